@@ -14,6 +14,7 @@ use thalweg_wire::deliver::{self, BITMAP_BITS, Control, LOSS_UNIT, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
 use thalweg_wire::frame::{SUM_FRAME_BYTES, SumFrame};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, SLOTS_MAX, Word};
+use thalweg_wire::path::PathProbe;
 use thalweg_wire::tag::{
     Generation, Key, seal, seal_sized, seal_with_body, verify, verify_sized, verify_with_body,
 };
@@ -29,6 +30,8 @@ pub fn prefix(bytes: &[u8]) -> bool {
         (Kind::FlowData, Data::decode(header).is_ok()),
         (Kind::FlowAck, Ack::decode(header).is_ok()),
         (Kind::FlowCredit, Credit::decode(header).is_ok()),
+        (Kind::PathProbe, path_in(header, false)),
+        (Kind::PathAnswer, path_in(header, true)),
         (Kind::PaceAsk, word_in(header, true)),
         (Kind::PaceAnswer, word_in(header, false)),
         (Kind::AggregateGradient, Gradient::decode(header).is_ok()),
@@ -43,10 +46,10 @@ pub fn prefix(bytes: &[u8]) -> bool {
         (Kind::DeliverAck, deliver::Ack::decode(header).is_ok()),
     ];
     if let Ok(control) = Control::decode(header) {
-        assert!(read.is_some_and(|prefix| prefix.kind == control.verb.kind()));
+        assert!(read.is_some_and(|prefix| prefix.kind() == control.verb.kind()));
     }
     for (kind, is_accepted) in accepted {
-        assert!(!is_accepted || read.is_some_and(|prefix| prefix.kind == kind));
+        assert!(!is_accepted || read.is_some_and(|prefix| prefix.kind() == kind));
     }
     read.is_some()
 }
@@ -68,7 +71,16 @@ pub fn flow(bytes: &[u8]) -> bool {
     if let Ok(credit) = credit {
         assert_canonical(header, credit.to_header());
     }
-    data.is_ok() || ack.is_ok() || credit.is_ok()
+    let probe = PathProbe::decode(header);
+    if let Ok(probe) = probe {
+        assert_canonical(header, probe.to_header());
+    }
+    data.is_ok() || ack.is_ok() || credit.is_ok() || probe.is_ok()
+}
+
+/// Returns whether a header is accepted as the probe of a path, or as its answer.
+fn path_in(header: &Header, is_answer: bool) -> bool {
+    PathProbe::decode(header).is_ok_and(|probe| probe.is_answer == is_answer)
 }
 
 /// Aggregation headers that are accepted are the encoding of their meaning, and their fields agree.
@@ -246,7 +258,8 @@ pub fn tag(bytes: &[u8]) -> bool {
     seal(&mut sealed, &key);
     assert!(verify(&sealed, &key));
     assert_eq!(untagged(&sealed), untagged(header));
-    assert_eq!(verify(header, &key), sealed == *header);
+    // A holder of the key can also seal a lane that we would not write.
+    assert!(verify(header, &key) || sealed != *header);
 
     let mut sized = *header;
     seal_sized(&mut sized, body.len(), &key);
@@ -336,6 +349,8 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
         1 => Kind::FlowData,
         2 => Kind::FlowAck,
         3 => Kind::FlowCredit,
+        4 => Kind::PathProbe,
+        5 => Kind::PathAnswer,
         16 => Kind::AggregateGradient,
         17 => Kind::AggregateParameter,
         18 => Kind::AggregateQuery,
@@ -365,11 +380,7 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
     let lane = header[7];
     let is_known = lane & !(GENERATION | COVERS_BODY) == 0;
     let is_ours = header[..2] == layout::MAGIC && is_readable && is_known;
-    is_ours.then_some(Prefix {
-        kind,
-        job: JobId(number(8, 8)),
-        epoch: number(4, 3) as u32,
-        generation: if lane & GENERATION != 0 { Generation::Odd } else { Generation::Even },
-        covers_body: lane & COVERS_BODY != 0,
-    })
+    let generation = if lane & GENERATION != 0 { Generation::Odd } else { Generation::Even };
+    let (job, epoch) = (JobId(number(8, 8)), number(4, 3) as u32);
+    is_ours.then(|| Prefix::new(kind, job, epoch, generation, lane & COVERS_BODY != 0))
 }

@@ -2,6 +2,7 @@
 //! control crate.
 
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::net::Ipv4Addr;
 
 use prost::Message;
@@ -9,7 +10,7 @@ use thalweg_control::inspection::{self, Read};
 use thalweg_control::registry::{Action, Ending, LinkId, RegistryConfig};
 use thalweg_control::token::{Pattern, Role, Token, TokenVerifier};
 use thalweg_control::{Caller, Counters, Join, Registry, v1};
-use thalweg_core::{JobId, NodeId, Span, Time};
+use thalweg_core::{JobId, NodeId, Span, Time, body_bytes_of_mtu};
 use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
 use thalweg_wire::tag::Secret;
 
@@ -22,6 +23,11 @@ pub const TOPOLOGY: u8 = 4;
 pub const STATISTICS: u8 = 5;
 pub const HEALTH: u8 = 6;
 pub const SILENCE: u8 = 7;
+
+/// Kinds beyond them have a bit of their own.
+const FURTHER: u8 = 32;
+pub const REGISTERED: u8 = FURTHER;
+pub const STATISTICS_REQUEST: u8 = FURTHER | 1;
 
 /// The message is taken for one about the job that was registered last, else nearly none would be.
 pub const REPAIRED: u8 = 8;
@@ -64,11 +70,14 @@ impl Stage {
     fn new() -> Stage {
         let registry = Registry::new(RegistryConfig {
             server: NodeId(0x0001_12c0),
+            server_cores: 2,
+            mtu_bytes: 9_000,
             switch: None,
             network: Ipv4Addr::LOCALHOST,
             secrets: SECRET.into(),
             seed: 1,
             job_memory_bytes: 64 << 20,
+            memory_bytes: u64::MAX,
             budgets: Default::default(),
         });
         let jobs = Pattern::new("*").expect("a pattern");
@@ -84,14 +93,17 @@ impl Stage {
             self.registry.tick(self.now);
         }
         let is_repaired = flags & REPAIRED != 0;
-        let accepted = match flags & 7 {
+        let accepted = match flags & (FURTHER | 7) {
             REGISTRATION => self.register(message),
             FROM_RANK => self.hear(message, is_repaired),
             TO_RANK => inspection::to_rank(message).inspect(assert_same).is_some(),
             TOKEN => verify(message),
-            TOPOLOGY => v1::TopologyResponse::decode(message).is_ok(),
-            STATISTICS => v1::StatisticsResponse::decode(message).is_ok(),
-            HEALTH => v1::HealthResponse::decode(message).is_ok(),
+            // What these have is shown as it is read.
+            TOPOLOGY => repeat(message, assert_repeated::<v1::TopologyResponse>),
+            STATISTICS => repeat(message, assert_repeated::<v1::StatisticsResponse>),
+            HEALTH => repeat(message, assert_repeated::<v1::HealthResponse>),
+            REGISTERED => inspection::registered(message).inspect(assert_same).is_some(),
+            STATISTICS_REQUEST => repeat(message, |request| self.inquire(request, is_repaired)),
             _ => self.hang_up(),
         };
         self.act();
@@ -105,6 +117,7 @@ impl Stage {
         match self.registry.register(self.now, &self.caller, wanted) {
             Ok(job) => {
                 self.job = job;
+                assert_same(&Read::Registered(job));
                 true
             }
             Err(refusal) => {
@@ -139,6 +152,18 @@ impl Stage {
         }
     }
 
+    /// Asks for the statistics of a job: nothing is listed but that job, and all of them if none is named.
+    fn inquire(&self, request: &v1::StatisticsRequest, is_repaired: bool) {
+        assert_repeated(request);
+        let named = request.job.map(JobId);
+        let only = if is_repaired { named.map(|_| self.job) } else { named };
+        let view = self.registry.view(self.now);
+        let answer = view.statistics(&self.caller, only, &Counters::default());
+        assert_repeated(&answer);
+        assert!(only.is_none_or(|only| answer.jobs.iter().all(|job| job.job == only.0)));
+        assert!(only.is_some() || answer.jobs.len() == self.registry.jobs());
+    }
+
     fn hang_up(&mut self) -> bool {
         let Some(link) = self.links.pop_front() else { return false };
         self.registry.hang_up(self.now, link, Ending::Closed);
@@ -153,8 +178,18 @@ impl Stage {
                 Action::Close { link } => self.links.retain(|open| *open != link),
                 Action::Probe { switch } => {
                     let formats = BodyFormats::FLOAT_AND_FIXED;
-                    let limits = SwitchLimits { aggregators: 64, fragment_values: 64, formats };
+                    let limits = SwitchLimits {
+                        aggregators: 64,
+                        fragment_values: 64,
+                        formats,
+                        cores: 2,
+                        mtu_bytes: 0,
+                    };
                     self.registry.switch_answered(self.now, switch, limits);
+                }
+                Action::ProbePath { path, mtu_bytes } => {
+                    let body_bytes = body_bytes_of_mtu(mtu_bytes).into();
+                    self.registry.path_answered(self.now, path, body_bytes);
                 }
                 _ => {}
             }
@@ -165,8 +200,11 @@ impl Stage {
     fn end(&mut self) {
         let view = self.registry.view(self.now);
         let statistics = view.statistics(&self.caller, None, &Counters::default());
+        let topology = view.topology(&self.caller);
         assert_eq!(statistics.jobs.len(), self.registry.jobs());
-        assert_eq!(view.topology(&self.caller).jobs.len(), self.registry.jobs());
+        assert_eq!(topology.jobs.len(), self.registry.jobs());
+        assert_repeated(&statistics);
+        assert_repeated(&topology);
         while self.hang_up() {}
         self.act();
         // No deadline of a job is longer than a day.
@@ -182,10 +220,21 @@ fn assert_same(read: &Read) {
     let written = read.write();
     let again = match read {
         Read::Registration(_) => inspection::registration(&written),
+        Read::Registered(_) => inspection::registered(&written),
         Read::Join(_) | Read::FromRank(_) => inspection::from_rank(&written),
         Read::ToRank(_) => inspection::to_rank(&written),
     };
     assert_eq!(again.map(|again| again.write()), Some(written));
+}
+
+/// Reads a message that has no other form, and checks it. Answers whether it could be read.
+fn repeat<T: Message + Default>(message: &[u8], check: impl Fn(&T)) -> bool {
+    T::decode(message).inspect(check).is_ok()
+}
+
+/// A message that was read is the same after it was written and read again.
+fn assert_repeated<T: Message + Default + PartialEq + Debug>(read: &T) {
+    assert_eq!(T::decode(&*read.encode_to_vec()).as_ref(), Ok(read));
 }
 
 /// A token that is accepted says what was signed, and no other text opens the same.

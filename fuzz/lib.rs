@@ -8,5 +8,5 @@ mod control;
 
 pub use agent::agent;
 pub use board::board;
-pub use control::control;
 pub use checks::{aggregate, coverage, deliver, flow, frame, pace, prefix, tag, trailer};
+pub use control::control;

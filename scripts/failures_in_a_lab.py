@@ -9,7 +9,7 @@ of the error, or the longest pause of a job that goes on. With --python, ranks a
 DistributedDataParallel as well, and torchrun on two hosts starts a training again whose rank was killed; that
 interpreter needs PyTorch and the wheel (`bash .ci/run python` makes one).
 
-Needs root, and three minutes after the tests are built. Exit code 1 if a row is not as it has to be.
+Needs root, and six minutes after the tests are built (eleven on a busy machine). Exit code 1 if a row is not as it has to be.
 """
 
 import argparse

@@ -10,10 +10,11 @@ pub(crate) fn collective(name: &str) -> PyResult<Collective> {
     Ok(match name {
         "auto" => Collective::Auto,
         "aggregate" => Collective::Aggregate,
+        "direct" => Collective::Direct,
         "server" => Collective::Server,
         "ring" => Collective::Ring,
         _ => {
-            let text = format!("no collective \"{name}\": auto, aggregate, server or ring");
+            let text = format!("no collective \"{name}\": auto, aggregate, direct, server or ring");
             return Err(PyValueError::new_err(text));
         }
     })

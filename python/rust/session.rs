@@ -85,8 +85,8 @@ impl Session {
 
     /// The settings of the session, as it uses them.
     fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let served_at = lock(&self.session).get().and_then(thalweg::Session::metrics_address);
-        settings::read(py, &self.config, served_at)
+        let session = lock(&self.session);
+        settings::read(py, &self.config, session.get())
     }
 
     /// On how many hosts the ranks are.

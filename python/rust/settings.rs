@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyDeprecationWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use thalweg::{Collective, Numeric, SessionConfig};
+use thalweg::{Collective, Numeric, Session, SessionConfig};
 
 use crate::names;
 
@@ -56,7 +56,8 @@ fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         "token" => config.token = Some(text()?),
         "ca_file" => config.tls_ca = Some(text()?.into()),
         "bind" => config.bind = Some(SocketAddr::new(address(&text()?)?, 0)),
-        "threads" => config.threads = value.extract()?,
+        "threads" => config.threads = Some(value.extract()?),
+        "link_rate_mbps" => config.link_rate_mbps = Some(value.extract()?),
         "numeric" => config.policy = config.policy.numeric(names::numeric(&text()?)?),
         "collective" => config.policy = config.policy.collective(names::collective(&text()?)?),
         "share_memory" => config.share_memory = value.extract()?,
@@ -72,11 +73,11 @@ fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyRe
     Ok(())
 }
 
-/// All settings of a session, as it uses them.
+/// All settings of a session, as it uses them. Of one that is over, those that only a running session has are left out.
 pub(crate) fn read<'py>(
     py: Python<'py>,
     config: &SessionConfig,
-    served_at: Option<SocketAddr>,
+    session: Option<&Session>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings = PyDict::new(py);
     settings.set_item("server", &config.server)?;
@@ -87,7 +88,8 @@ pub(crate) fn read<'py>(
     settings.set_item("token", &config.token)?;
     settings.set_item("ca_file", config.tls_ca.as_ref().map(|path| path.display().to_string()))?;
     settings.set_item("bind", config.bind.map(|bind| bind.ip().to_string()))?;
-    settings.set_item("threads", config.threads)?;
+    settings.set_item("threads", config.threads.or_else(|| session.map(Session::threads)))?;
+    settings.set_item("link_rate_mbps", config.link_rate_mbps)?;
     settings.set_item("numeric", numeric_name(config.policy.numeric))?;
     settings.set_item("collective", collective_name(config.policy.collective))?;
     settings.set_item("share_memory", config.share_memory)?;
@@ -97,6 +99,7 @@ pub(crate) fn read<'py>(
     settings.set_item("operation_timeout", config.operation_timeout.as_secs_f64())?;
     let ports = config.ports.as_ref().map(|ports| format!("{}-{}", ports.start(), ports.end()));
     settings.set_item("ports", ports)?;
+    let served_at = session.and_then(Session::metrics_address);
     settings.set_item("metrics", served_at.map(|address| address.to_string()))?;
     Ok(settings)
 }
@@ -143,6 +146,7 @@ fn numeric_name(numeric: Numeric) -> String {
 fn collective_name(collective: Collective) -> &'static str {
     match collective {
         Collective::Aggregate => "aggregate",
+        Collective::Direct => "direct",
         Collective::Server => "server",
         Collective::Ring => "ring",
         // `names::collective` knows no other name.

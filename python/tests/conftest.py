@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import signal
 import socket
 import traceback
 import typing
@@ -16,6 +17,10 @@ import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as mp  # noqa: E402
 
 import thalweg  # noqa: E402
+
+# A shell starts what it runs in the background with Ctrl-C ignored, and processes inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Of the groups. Processes that all import torch at once need long to meet.
 TIMEOUT_S = 60

@@ -208,6 +208,7 @@ def test_every_setting_reaches_the_session(run, tmp_path):
         "interface": "lo",
         "ports": "20000-40000",
         "threads": 2,
+        "link_rate_mbps": 1_000,
         "numeric": "fixed:1000000",
         "collective": "aggregate",
         "share_memory": False,
@@ -227,6 +228,28 @@ def test_every_setting_reaches_the_session(run, tmp_path):
     assert len(jobs) == 2 and all(str(job).startswith("resnet/") for job in jobs), jobs
     server.stop()
     switch.stop()
+
+
+# spec: F-04 sockets
+@pytest.mark.parametrize("given", [None, 3])
+def test_a_session_has_the_threads_of_the_library_unless_they_are_set(monkeypatch, given):
+    from thalweg.torch import meeting
+
+    passed = {}
+
+    def session(*place: typing.Any, **settings: typing.Any) -> thalweg._core.Session:
+        passed.update(settings)
+        return joined(*place, **settings)
+
+    joined = thalweg._core.Session
+    monkeypatch.setattr(meeting._core, "Session", session)
+    group = meeting.Rendezvous(dist.HashStore(), 0, 1, "alone", 20.0)
+    alone = meeting.meet(group, Settings.load(Options(threads=given)))
+    found = alone.settings()["threads"]
+    alone.leave()
+    # A rank alone has one thread: what the library is asked for tells defaults apart.
+    assert passed["threads"] == given
+    assert found == (given or 1)
 
 
 def test_jobs_have_the_name_of_the_run_where_it_has_one(monkeypatch):
@@ -260,3 +283,19 @@ def test_an_address_that_is_no_own_one_is_named(bind, error, hint):
 
     with pytest.raises(error, match=hint):
         meet(Rendezvous(dist.HashStore(), 0, 1, "alone", 5.0), Settings.load(Options(bind=bind)))
+
+
+def test_files_that_others_can_read_cause_a_warning(tmp_path, caplog):
+    token, secret = tmp_path / "token", tmp_path / "secret"
+    token.write_text("sesame\n")
+    secret.write_text(SECRET.hex())
+    for mode, warned in ((0o600, 0), (0o644, 2)):
+        token.chmod(mode)
+        secret.chmod(mode)
+        caplog.clear()
+        with caplog.at_level("WARNING", logger="thalweg"):
+            assert Settings(token_file=str(token)).token_text() == "sesame"
+            assert Settings(secret_file=str(secret)).secret() == SECRET
+        found = [record.getMessage() for record in caplog.records]
+        assert len(found) == warned, found
+        assert all("0644" in text and "chmod 600" in text for text in found)

@@ -37,10 +37,17 @@ const fn gcd(mut one: u32, mut other: u32) -> u32 {
 #[inline]
 pub(crate) fn place(index: u32, level: u8, upper_places: [u8; LEVELS], aggregators: u32) -> u32 {
     let station = u32::from_le_bytes(upper_places);
-    if station == 0 {
-        return index % aggregators;
+    if station == 0 && index < aggregators {
+        return index;
     }
-    let shift = mix(u64::from(station) << 8 | u64::from(level));
+    shifted_place(index, level, station, aggregators)
+}
+
+/// The place of an index, moved by the station's own distance. Not inlined: the compiler would compute it for every packet,
+/// and the packets of one rack do not need it.
+#[inline(never)]
+fn shifted_place(index: u32, level: u8, station: u32, aggregators: u32) -> u32 {
+    let shift = if station == 0 { 0 } else { mix(u64::from(station) << 8 | u64::from(level)) };
     ((u64::from(index) + (shift >> 32)) % u64::from(aggregators)) as u32
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES};
-use thalweg_wire::aggregate::AGGREGATORS_MAX;
+use thalweg_wire::aggregate::{AGGREGATORS_MAX, VALUE_BYTES};
 use thalweg_wire::tag::Generation;
 use thiserror::Error;
 
@@ -22,7 +22,8 @@ pub const AGGREGATORS: u32 = 16_384;
 /// [`CheckedParameters`] of them, and nothing else does: a [`Setup`](crate::Setup) has only those.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct JobParameters {
-    /// Values of a fragment. Default [`FRAGMENT_VALUES`].
+    /// Values of a fragment, of 32 bits each. Fragments of 16-bit values have as many bytes. Default
+    /// [`FRAGMENT_VALUES`].
     pub fragment_values: u16,
     /// Numbers that bodies hold. Default floats: no range to overflow.
     pub numeric: Numeric,
@@ -41,6 +42,9 @@ pub struct JobParameters {
     pub generation: Option<Generation>,
     /// True if tags also cover bodies. Default false: nobody changes packets in flight.
     pub seals_bodies: bool,
+    /// True if values of 16 bits travel in single precision: partial sums are then not rounded, and a packet has half as
+    /// many values. Default false. Means nothing in fixed point, which carries 32 bits for each value.
+    pub widens_halves: bool,
 }
 
 /// Parameters that a job can have.
@@ -76,6 +80,7 @@ impl Default for JobParameters {
             overhead_bytes: FRAME_OVERHEAD_BYTES,
             generation: None,
             seals_bodies: false,
+            widens_halves: false,
         }
     }
 }
@@ -99,6 +104,22 @@ impl JobParameters {
             return Err(ParameterError::Overhead(self.overhead_bytes));
         }
         Ok(CheckedParameters(self))
+    }
+
+    /// Returns whether values of 16 bits travel as such.
+    // spec: F-02
+    pub fn sends_halves(&self) -> bool {
+        self.numeric == Numeric::Float && !self.widens_halves
+    }
+
+    /// Most bytes of a body.
+    pub fn body_bytes(&self) -> usize {
+        usize::from(self.fragment_values) * VALUE_BYTES
+    }
+
+    /// Most bytes of the sum of a fragment in memory: one of 16-bit values takes twice the bytes of a body.
+    pub fn sum_bytes(&self) -> usize {
+        self.body_bytes() * if self.sends_halves() { 2 } else { 1 }
     }
 
     /// Bytes that a full packet occupies of a link.
@@ -126,6 +147,7 @@ impl Deref for CheckedParameters {
 #[cfg(test)]
 mod tests {
     use thalweg_core::FULL_FRAME_BYTES;
+    use thalweg_wire::aggregate::Scale;
 
     use super::*;
 
@@ -155,6 +177,18 @@ mod tests {
         assert_eq!(check(|parameters| parameters.overhead_bytes = 65_535), Ok(()));
         let overhead = check(|parameters| parameters.overhead_bytes = 65_536);
         assert_eq!(overhead, Err(ParameterError::Overhead(65_536)));
+    }
+
+    // spec: F-02 machine
+    #[test]
+    fn halves_stay_halves_unless_they_are_widened() {
+        let floats = JobParameters::default();
+        let wide = JobParameters { widens_halves: true, ..floats };
+        let numeric = Numeric::Fixed { scale: Scale::new(1e8).unwrap(), dynamic: false };
+        let fixed = JobParameters { numeric, ..floats };
+        let sends_halves = [floats, wide, fixed].map(|parameters| parameters.sends_halves());
+        assert_eq!(sends_halves, [true, false, false]);
+        assert_eq!([floats, wide, fixed].map(|it| it.sum_bytes()), [2 * 1_408, 1_408, 1_408]);
     }
 
     #[test]

@@ -8,23 +8,26 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thalweg_core::{JobId, Machine, NodeId, Outbox, Packet, Reports, Span, Time, Verdict};
+use thalweg_transport::path;
 use thalweg_wire::aggregate::{
     AggregateError, Description, Gradient, Notice, PROBE_JOB, Query, Scale, SwitchLimits,
 };
-use thalweg_wire::tag::{self, Secrets};
+use thalweg_wire::tag::{self, Key, Secrets};
 use thalweg_wire::{Kind, Prefix, PrefixError, peek};
 use thiserror::Error;
 
 use self::intake::Arrival;
 use self::job::{Context, Job};
-pub use self::memory::{BudgetError, SPAN_LEAST, check_fit, fit, memory_bytes};
+pub use self::memory::{BudgetError, SPAN_LEAST, check_fit, fit, memory_bytes, needed_bytes};
 use self::probe::Probes;
+pub use self::probe::SwitchPath;
 use self::queue::{Progress, Queue};
 pub use self::stats::{Refusals, Stats};
 use crate::keys::Keys;
 use crate::setup::Setup;
 
 mod check;
+mod credit;
 mod intake;
 mod job;
 mod judge;
@@ -106,6 +109,15 @@ pub enum Event {
         switch: NodeId,
         /// Limits of the switch.
         limits: SwitchLimits,
+    },
+    /// A switch has answered a [probe of its path](Server::probe_path): a packet of this length has passed in both
+    /// directions.
+    // spec: F-01
+    PathAnswered {
+        /// The path.
+        path: SwitchPath,
+        /// Length of the body.
+        body_bytes: usize,
     },
 }
 
@@ -266,7 +278,27 @@ impl Server {
     /// Asks a switch for its limits. If it is there, [`Event::Answered`] follows.
     // spec: E-06, E-09
     pub fn probe(&mut self, switch: NodeId) {
-        self.probes.push(switch);
+        self.probes.push(SwitchPath { switch, via: None }, 0);
+    }
+
+    /// Asks whether packets with bodies of this length pass between here and a switch. If they do,
+    /// [`Event::PathAnswered`] follows.
+    // spec: F-01
+    pub fn probe_path(&mut self, path: SwitchPath, body_bytes: u16) {
+        self.probes.push(path, body_bytes);
+    }
+
+    /// Answers the probe of a worker's path, in its place. Returns true if the packet must be sent.
+    // spec: F-01
+    pub fn answer_path(&mut self, prefix: Prefix, packet: &mut Packet<'_>) -> bool {
+        // Without secrets nobody knows who may ask.
+        let secrets = self.config.secrets;
+        let secret = secrets.as_ref().and_then(|secrets| secrets.of(prefix.generation()));
+        let key = secret.map(|secret| Key::derive(secret, prefix.job, prefix.epoch()));
+        let is_answered = key.is_some() && path::answer(prefix, packet, key.as_ref());
+        let count = if is_answered { &mut self.past.path_probes } else { &mut self.past.forged };
+        *count += 1;
+        is_answered
     }
 
     /// Takes in a packet whose prefix the caller has [read](peek).
@@ -323,11 +355,16 @@ impl Server {
         prefix: Prefix,
         packet: Packet<'_>,
     ) -> Result<(), AggregateError> {
-        let Prefix { kind, job, epoch, .. } = prefix;
+        let (kind, job, epoch) = (prefix.kind(), prefix.job, prefix.epoch());
         if job == PROBE_JOB {
             match self.probes.answer(prefix, &packet)? {
-                Some(Description { switch, limits, .. }) => {
-                    self.events.push_back(Event::Answered { switch, limits });
+                Some(Description { switch, via, limits, .. }) => {
+                    let body_bytes = packet.body.len();
+                    let path = SwitchPath { switch, via };
+                    self.events.push_back(match body_bytes {
+                        0 => Event::Answered { switch, limits },
+                        _ => Event::PathAnswered { path, body_bytes },
+                    });
                 }
                 None => self.past.forged += 1,
             }
@@ -342,13 +379,18 @@ impl Server {
             // Only switches send notices.
             let is_notice = kind == Kind::AggregateNotice;
             let key = if is_notice { &keys.stations } else { &keys.job };
-            let is_open = tag::leaves_body_open(&packet.body, prefix.covers_body);
+            let is_open = tag::leaves_body_open(&packet.body, prefix.covers_body());
             !(is_open && job.setup.parameters.seals_bodies)
-                && tag::verify_packet(packet.header, &packet.body, prefix.covers_body, key)
+                && tag::verify_packet(packet.header, &packet.body, prefix.covers_body(), key)
         };
         if job.keys.is_some_and(|keys| epoch == job.setup.epoch && !is_genuine(&keys)) {
             job.stats.forged += 1;
             return Ok(());
+        }
+        // What switches say is no tenant's.
+        // spec: E-13
+        if epoch == job.setup.epoch && kind != Kind::AggregateNotice {
+            job.credit.earn(packet.meta.wire_bytes);
         }
         let (gap, queue, events) = (self.config.ask_gap, &mut self.queue, &mut self.events);
         let context = &mut Context { now, job: prefix.job, gap, queue, events };

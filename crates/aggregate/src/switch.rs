@@ -7,6 +7,8 @@ mod check;
 mod config;
 mod gradients;
 mod groups;
+mod halves;
+mod kept;
 mod key;
 mod keyring;
 mod outgoing;
@@ -132,28 +134,35 @@ impl Switch {
 
     #[inline]
     fn dispatch(&mut self, now: Time, prefix: Prefix, packet: Packet<'_>) -> Verdict<'_> {
-        match prefix.kind {
+        match prefix.kind() {
             Kind::AggregateGradient => self.handle_gradient(now, prefix, packet),
             Kind::AggregateParameter => self.handle_parameter(now, prefix, packet),
             Kind::AggregateQuery => self.handle_query(now, prefix, packet),
             Kind::AggregateRequest => self.handle_request(now, prefix, packet),
             Kind::AggregateAnnouncement => self.handle_announcement(prefix, &packet),
             Kind::AggregateProbe => self.handle_probe(prefix, packet),
+            Kind::AggregateDescription => self.handle_description(prefix, packet),
+            Kind::PathProbe => self.handle_path_probe(prefix, packet),
             _ => self.drop_malformed(),
         }
     }
 
-    /// Returns whether packets of workers may go to a server: a server has named it. If not, they are dropped, and the
-    /// node gets a notice, in case that it is one.
+    /// Returns whether packets of workers may go to a server: a server has named it. If not, they are dropped. The node gets
+    /// a notice, in case that it is one and the switch has just started; there are few of these.
     // spec: E-13
     #[inline]
-    fn knows_server(&mut self, now: Time, scope: Scope, server: NodeId) -> bool {
-        if self.keyring.is_none() || self.servers.contains(server) {
-            return true;
+    fn knows_server(&mut self, now: Time, prefix: &Prefix, server: NodeId) -> bool {
+        let is_known = self.keyring.is_none() || self.servers.contains(server);
+        if !is_known {
+            self.refuse_stranger(now, Scope::of(prefix), server);
         }
+        is_known
+    }
+
+    #[cold]
+    fn refuse_stranger(&mut self, now: Time, scope: Scope, server: NodeId) {
         self.stats.unknown_server += 1;
         self.notice_stranger(now, scope, server);
-        false
     }
 
     /// Whether a job holds as many aggregators as it may, now that others want some.
@@ -197,26 +206,21 @@ impl Machine for Switch {
             }
             Err(_) => return self.drop_malformed(),
         };
+        let Some(keyring) = &mut self.keyring else { return self.dispatch(now, prefix, packet) };
         // spec: T-06
         let Packet { meta, header, mut body } = packet;
-        let mut key = None;
-        if let Some(keyring) = &mut self.keyring {
-            key = keyring.verify(&prefix, header, &body);
-            if key.is_none() {
-                self.stats.forged += 1;
-                return Verdict::Consume;
-            }
-        }
+        let Some(key) = keyring.verify(&prefix, header, &body) else {
+            self.stats.forged += 1;
+            return Verdict::Consume;
+        };
         let lent = match &mut body {
             Body::Bytes(bytes) => Body::Bytes(bytes),
             Body::Length(bytes) => Body::Length(*bytes),
         };
         let verdict = self.dispatch(now, prefix, Packet { meta, header: &mut *header, body: lent });
         // What goes down to many is sealed where it is known who they are.
-        if let Some(key) = &key
-            && verdict == Verdict::Forward
-        {
-            tag::seal_packet(header, &body, prefix.covers_body, key);
+        if verdict == Verdict::Forward {
+            tag::seal_packet(header, &body, prefix.covers_body(), &key);
         }
         verdict
     }

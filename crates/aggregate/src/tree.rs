@@ -144,6 +144,13 @@ pub struct Top {
     pub seats: u32,
 }
 
+impl Top {
+    /// The workers below it, in the order of the tree.
+    pub fn below(&self) -> Range<u32> {
+        self.first_seat..self.first_seat + self.seats
+    }
+}
+
 impl Tree {
     /// The tree of these workers, by rank.
     // spec: A-40

@@ -37,7 +37,7 @@ pub use round_trips::RoundTrips;
 use agreed::Agreed;
 use flight::Flight;
 use fragments::Fragments;
-use operations::{Located, Operations};
+use operations::{Cut, Located, Operations};
 use send::Wanted;
 
 /// One worker of one job.
@@ -65,7 +65,7 @@ pub enum Event {
     Finished {
         /// The operation.
         operation: Operation,
-        /// So many fragments at its beginning may be without result, and hold what this worker
+        /// Number of fragments at its beginning that may be without result, and hold what this worker
         /// submitted: all others had them before this one, which lost its memory, came back. 0
         /// otherwise.
         missing_below: u64,
@@ -191,9 +191,8 @@ impl Worker {
         // Nobody begins above what others still lack.
         let begins = setup.resume_from >= self.watermark();
         let is_sound = is_sound(&setup, rank) && self.epoch.as_ref().map_or(begins, follows);
-        if !is_sound
-            || !self.work.operations.cut(setup.parameters.fragment_values, setup.trees[0].workers())
-        {
+        let cut = Cut::of(&setup.parameters);
+        if !is_sound || !self.work.operations.cut(cut, setup.trees[0].workers()) {
             return false;
         }
         self.work.fragments.begin_anew();

@@ -56,6 +56,7 @@ fn no_packet_makes_a_switch_allocate() {
         stats.asked,
         stats.unknown_groups,
         stats.notices,
+        stats.results_repeated,
         stats.announcements,
         driver.outbox.lent_packets,
     ];
@@ -130,6 +131,7 @@ impl Driver {
         }
         if round.is_multiple_of(3) {
             self.handle(job, parameter(identity), 32);
+            self.handle(job, query(identity), 0);
         }
         self.now += Span::from_us(if round.is_multiple_of(50) { 2_500 } else { 40 });
         if self.switch.poll_timeout() <= self.now {
@@ -156,7 +158,7 @@ impl Driver {
     fn handle(&mut self, job: JobId, mut header: Header, body_bytes: usize) {
         if self.is_sealing {
             let is_of_server = matches!(
-                peek(&header).map(|prefix| prefix.kind),
+                peek(&header).map(|prefix| prefix.kind()),
                 Ok(Kind::AggregateAnnouncement | Kind::AggregateParameter | Kind::AggregateRequest)
             );
             let derive = if is_of_server { Key::stations } else { Key::derive };

@@ -5,8 +5,8 @@ mod counting;
 
 use std::sync::Arc;
 
-use thalweg_aggregate::server::{Config, memory_bytes};
-use thalweg_aggregate::{JobParameters, Member, Server, Setup, Tree};
+use thalweg_aggregate::server::{Config, fit, memory_bytes, needed_bytes};
+use thalweg_aggregate::{FRAGMENT_VALUES_MAX, JobParameters, Member, Server, Setup, Tree};
 use thalweg_core::{Body, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time};
 use thalweg_wire::aggregate::{Bounded, Gradient, Identity, LossShare, Numbers, Query};
 
@@ -45,11 +45,12 @@ impl Flood {
         Identity { job: JOB, epoch, sequence, attempt: 0, operation: 1 }
     }
 
-    /// A rank contributes to a fragment, and says that it has nothing below.
+    /// A rank contributes to a fragment, and says that it has nothing below. Sums of 16-bit values take the most memory: four
+    /// bytes for two.
     fn give(&mut self, rank: u32, sequence: u64) {
         let branch = self.setup.trees[0].branch(rank);
         let entry = branch.entry();
-        let fresh = Gradient::fresh(self.identity(sequence), 0, Numbers::Float, SERVER, branch);
+        let fresh = Gradient::fresh(self.identity(sequence), 0, Numbers::Bf16, SERVER, branch);
         let gradient = Gradient {
             bitmap: branch.bit(entry),
             bitmap_level: entry,
@@ -146,7 +147,8 @@ fn buffers_that_are_used_again_stay_within_the_calculation() {
         flood.body.resize(4 * (1 + sequence as usize * 7 % 352), 0);
         let branch = flood.setup.trees[0].branch(0);
         let identity = flood.identity(sequence);
-        let fresh = Gradient::fresh(identity, 0, Numbers::Float, SERVER, branch);
+        let numbers = [Numbers::Float, Numbers::Bf16][sequence as usize % 2];
+        let fresh = Gradient::fresh(identity, 0, numbers, SERVER, branch);
         // The worker is half a window behind.
         let watermark_distance = sequence.min(500) as u16;
         let gradient = Gradient { watermark_distance, level: branch.end(), ..fresh };
@@ -157,4 +159,34 @@ fn buffers_that_are_used_again_stay_within_the_calculation() {
     assert_eq!(flood.server.stats().completed, 20_000);
     println!("{most} of {calculated} bytes");
     assert!(most <= calculated, "{most} of {calculated}");
+}
+
+/// The sizes that SECURITY.md names are those that are calculated.
+// spec: E-12 machine
+#[test]
+fn the_page_about_security_has_the_sizes_that_are_calculated() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../SECURITY.md");
+    let page = std::fs::read_to_string(path).expect("the page is there");
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let default_mib = needed_bytes(&JobParameters::default(), 2).div_ceil(1 << 20);
+    let largest = JobParameters {
+        fragment_values: FRAGMENT_VALUES_MAX,
+        span_fragments: JobParameters::SPAN_MAX,
+        ..JobParameters::default()
+    };
+    let largest_gib = needed_bytes(&largest, 2) as f64 / (1_u64 << 30) as f64;
+    let largest = largest.check().expect("parameters");
+    let span = fit(largest, 2, 256 << 20).expect("it is slowed down").span_fragments;
+    let text = format!(
+        "A job with default settings and two ranks reserves about {default_mib} MiB; with the largest span and \
+         fragments it would be {largest_gib:.1} GiB, and gets a span of about {} fragments.",
+        in_tens(span.into())
+    );
+    assert!(page.contains(&text), "{text}");
+}
+
+/// A number of four digits, rounded, as pages write it.
+fn in_tens(number: u32) -> String {
+    let tens = (number + 5) / 10 * 10;
+    format!("{},{:03}", tens / 1_000, tens % 1_000)
 }

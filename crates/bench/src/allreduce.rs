@@ -1,12 +1,16 @@
 //! How fast tensors are summed over real sockets.
 
+mod gloo;
 mod rank;
 mod stage;
+
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use thalweg::{Collective, Window};
+use thalweg::daemon::default_cores;
+use thalweg::{Collective, Wait, Window};
 use thalweg_console::{Failure, files};
 use thalweg_core::Rate;
 
@@ -42,6 +46,9 @@ pub struct AllReduceArguments {
     /// The lab's links carry packets one by one, as a wire does; wanted with --loss
     #[arg(long, requires = "lab")]
     per_packet: bool,
+    /// MTU of every link of the lab, 576 to 9000 bytes
+    #[arg(long, default_value_t = 1_500, requires = "lab")]
+    mtu: u16,
     /// Racks that the hosts of the lab are spread over, 1 to 4, each with a switch
     ///
     /// The server is in the first one: the switches of the others send their sums to its switch.
@@ -50,9 +57,19 @@ pub struct AllReduceArguments {
     /// Jobs at once: each has a rank on every host, and all go through the same switch
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     jobs: u32,
-    /// MiB of a tensor of f32
+    /// Cores of the switch and of the server, and sending threads of every rank [default: a quarter of this machine's,
+    /// 1 to 4; of sending threads in a lab one for every 4 Gbps of --rate, if that is less]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=16))]
+    cores: Option<u16>,
+    /// Threads of switch, server and ranks never sleep: each takes a whole core
+    #[arg(long)]
+    spin: bool,
+    /// MiB of a tensor of f32. A tensor of another --dtype has as many values
     #[arg(long, default_value_t = 16.0)]
     mb: f64,
+    /// Type of the values
+    #[arg(long, value_enum, default_value_t)]
+    dtype: Dtype,
     /// Only this collective; all of them without it
     #[arg(long)]
     collective: Option<Way>,
@@ -65,6 +82,14 @@ pub struct AllReduceArguments {
     /// Ranks do not combine through shared memory, though they are on one host
     #[arg(long)]
     no_shared_memory: bool,
+    /// Also measure Gloo, in the same network and in turns: the Python that has PyTorch
+    ///
+    /// For example that of a virtual environment: --gloo target/gloo/bin/python
+    #[arg(long, value_name = "PYTHON", conflicts_with = "jobs")]
+    gloo: Option<PathBuf>,
+    /// Rounds, each of which runs every collective once with all its all-reduces, and Gloo
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
     /// Tell what ranks, switch and server have counted, on standard error
     #[arg(long)]
     details: bool,
@@ -72,7 +97,7 @@ pub struct AllReduceArguments {
 
 const EXAMPLES: &str = "\
 Time runs from when a rank has left a barrier until it has the sum, of the slowest rank; every sum is \
-checked. With --bound it may lack values, and is checked against those that it says are in it. \
+checked, those of 16-bit values within the error of their roundings. With --bound it may lack values, and is checked against those that it says are in it. \
 The line rate's share is the bytes of the tensor over the time × the rate of a link. With several jobs \
 the table has a row for each; a job's share is its throughput while all jobs ran, over their mean.
 
@@ -83,6 +108,8 @@ Examples:
       the same through a switch that loses every hundredth packet
   sudo thalweg bench allreduce --lab --hosts 8 --rate 1gbit --mb 16
       8 hosts, a switch of their rack that sums, and a server
+  sudo thalweg bench allreduce --lab --hosts 8 --rate 1gbit --mb 16 --dtype bf16
+      the same number of values, of 16 bits each
   sudo thalweg bench allreduce --lab --hosts 8 --racks 2 --rate 1gbit --mb 16
       the same in two racks, whose switches sum at two levels
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --loss 0.01
@@ -91,11 +118,26 @@ Examples:
       two jobs that share hosts, links and switch
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 97.5 --loss 0.01 \\
       --lossy-hosts 1 --collective aggregate --bound 0.1
-      a model as large as ResNet50, one host with a bad link, and gradients that may lack a tenth";
+      a model as large as ResNet50, one host with a bad link, and gradients that may lack a tenth
+  sudo thalweg bench allreduce --lab --hosts 4 --rate 10gbit --mb 64 --collective aggregate \\
+      --gloo target/gloo/bin/python --rounds 5
+      beside Gloo, five times in turns";
 
 /// Reads the name of a congestion control.
 fn window_parser() -> impl TypedValueParser<Value = Window> {
     PossibleValuesParser::new(Window::ALL.map(Window::name)).try_map(|name| name.parse::<Window>())
+}
+
+/// Type of the values of a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub(crate) enum Dtype {
+    /// Single precision
+    #[default]
+    F32,
+    /// The upper half of single precision: 2 bytes a value on every hop
+    Bf16,
+    /// Half precision: 2 bytes a value on every hop
+    F16,
 }
 
 /// Who adds.
@@ -107,11 +149,14 @@ pub(crate) enum Way {
     Server,
     /// The hosts, in a ring
     Ring,
+    /// The hosts, by the algorithm for the length of the tensor: what sessions do without a switch
+    Direct,
 }
 
 /// What came out for one job with one collective.
 struct Outcome {
-    way: Way,
+    /// Name of the collective.
+    name: &'static str,
     /// Counted from 0.
     job: u32,
     /// Its work while all jobs ran, over the mean of all.
@@ -125,6 +170,10 @@ struct Outcome {
     /// The largest share of a rank's values that was missing over all sums. `None` where that is
     /// unreported.
     missing: Option<f64>,
+    /// Processor time in seconds of every thread of the first rank, by name.
+    rank_threads: Value,
+    /// The same of the threads of switches and server.
+    daemon_threads: Value,
 }
 
 pub(super) fn allreduce(arguments: &AllReduceArguments) -> Result<(), Failure> {
@@ -135,9 +184,15 @@ pub(super) fn allreduce(arguments: &AllReduceArguments) -> Result<(), Failure> {
     };
     let stage = Stage::build(arguments)?;
     let mut outcomes = Vec::new();
-    for way in ways {
-        eprintln!("{way:?}: {} ranks, {} MiB …", arguments.hosts, arguments.mb);
-        outcomes.extend(with_shares(stage.run(arguments, way)?));
+    for round in 1..=arguments.rounds {
+        for way in &ways {
+            tell_progress(arguments, way.name(), round);
+            add_round(&mut outcomes, with_shares(stage.run(arguments, *way)?));
+        }
+        if let Some(python) = &arguments.gloo {
+            tell_progress(arguments, "gloo", round);
+            add_round(&mut outcomes, vec![stage.run_gloo(arguments, python)?]);
+        }
     }
     if arguments.json {
         let list: Vec<Value> = outcomes.iter().map(|outcome| outcome.json(arguments)).collect();
@@ -146,8 +201,25 @@ pub(super) fn allreduce(arguments: &AllReduceArguments) -> Result<(), Failure> {
         files::print(&table(arguments, &outcomes))?;
     }
     match outcomes.iter().find(|outcome| !outcome.exact) {
-        Some(wrong) => Err(Failure::Ran(format!("the sums of {:?} are wrong", wrong.way))),
+        Some(wrong) => Err(Failure::Ran(format!("the sums of {} are wrong", wrong.name))),
         None => Ok(()),
+    }
+}
+
+fn tell_progress(arguments: &AllReduceArguments, name: &str, round: u32) {
+    let AllReduceArguments { hosts, mb, rounds, .. } = arguments;
+    let round = if *rounds > 1 { format!(", round {round} of {rounds}") } else { String::new() };
+    eprintln!("{name}: {hosts} ranks, {mb} MiB{round} …");
+}
+
+/// Adds what a further round measured to the outcomes of the same jobs.
+fn add_round(outcomes: &mut Vec<Outcome>, round: Vec<Outcome>) {
+    for new in round {
+        let is_same = |one: &&mut Outcome| one.name == new.name && one.job == new.job;
+        match outcomes.iter_mut().find(is_same) {
+            Some(outcome) => outcome.add(new),
+            None => outcomes.push(new),
+        }
     }
 }
 
@@ -183,7 +255,27 @@ fn check(arguments: &AllReduceArguments) -> Result<(), Failure> {
                 .to_owned(),
         );
     }
-    Ok(())
+    match &arguments.gloo {
+        Some(_) if arguments.loss > 0.0 && !arguments.lab => {
+            wrong("Gloo does not pass the switch that loses packets: add --lab".to_owned())
+        }
+        Some(python) => gloo::check(python),
+        None => Ok(()),
+    }
+}
+
+impl Dtype {
+    fn bits(self) -> f64 {
+        if self == Dtype::F32 { 32.0 } else { 16.0 }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "f32",
+            Dtype::Bf16 => "bf16",
+            Dtype::F16 => "f16",
+        }
+    }
 }
 
 impl Way {
@@ -192,6 +284,7 @@ impl Way {
             Way::Aggregate => Collective::Aggregate,
             Way::Server => Collective::Server,
             Way::Ring => Collective::Ring,
+            Way::Direct => Collective::Direct,
         }
     }
 
@@ -200,11 +293,22 @@ impl Way {
             Way::Aggregate => "aggregate",
             Way::Server => "server",
             Way::Ring => "ring",
+            Way::Direct => "direct",
         }
     }
 }
 
 impl Outcome {
+    /// Adds what a further round of the same job measured.
+    fn add(&mut self, round: Outcome) {
+        self.share = (self.share + round.share) / 2.0;
+        self.spans_ms.extend(round.spans_ms);
+        self.times_ms.extend(round.times_ms);
+        self.exact &= round.exact;
+        self.missing = self.missing.zip(round.missing).map(|(one, other)| one.max(other));
+        (self.rank_threads, self.daemon_threads) = (round.rank_threads, round.daemon_threads);
+    }
+
     fn median_ms(&self) -> f64 {
         percentile(&self.times_ms, 50.0)
     }
@@ -219,17 +323,19 @@ impl Outcome {
 
     /// The share of a link's rate, where links have one.
     fn line_rate_fraction(&self, arguments: &AllReduceArguments) -> Option<f64> {
-        let bits = values(arguments.mb) as f64 * 32.0;
+        let bits = values(arguments.mb) as f64 * arguments.dtype.bits();
         let seconds = self.median_ms() / 1e3;
         arguments.lab.then(|| bits / (seconds * arguments.rate.as_bps() as f64))
     }
 
     fn json(&self, arguments: &AllReduceArguments) -> Value {
         json!({
-            "collective": self.way.name(),
+            "collective": self.name,
             "hosts": arguments.hosts,
             "racks": arguments.racks,
             "mb": arguments.mb,
+            "mtu": arguments.lab.then_some(arguments.mtu),
+            "dtype": arguments.dtype.name(),
             "loss": arguments.loss,
             "job": self.job,
             "jobs": arguments.jobs,
@@ -242,9 +348,19 @@ impl Outcome {
             "lossy_hosts": arguments.lossy_hosts,
             "missing": self.missing.map(|share| round(share, 4)),
             "shared_memory": !arguments.lab && !arguments.no_shared_memory,
+            "cores": arguments.cores.unwrap_or_else(default_cores),
+            "spin": arguments.spin,
+            "rounds": arguments.rounds,
+            "rank_threads_s": self.rank_threads,
+            "daemon_threads_s": self.daemon_threads,
             "times_ms": self.times_ms.iter().map(|&time| round(time, 2)).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Behaviour of threads while there is nothing to do.
+fn wait_by(spin: bool) -> Wait {
+    if spin { Wait::Spin } else { Wait::Sleep }
 }
 
 /// Values of a tensor of so many MiB.
@@ -263,7 +379,7 @@ fn table(arguments: &AllReduceArguments, outcomes: &[Outcome]) -> String {
         let share = outcome.line_rate_fraction(arguments);
         let share = share.map_or("–".to_owned(), |share| format!("{share:.3}"));
         let exact = if outcome.exact { "yes" } else { "no" };
-        let (name, median) = (outcome.way.name(), outcome.median_ms());
+        let (name, median) = (outcome.name, outcome.median_ms());
         text += &format!("{name:<10}  {median:>8.1} ms  {share:>16}  {exact:>5}");
         if arguments.bound > 0.0 {
             let missing = outcome.missing.map(|share| format!("{:.2}%", 100.0 * share));

@@ -38,7 +38,10 @@ pub struct SwitchArguments {
     /// Seconds to measure
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Threads that play workers and server, 1 to 8
+    /// Cores of the switch, each with workers, a server and threads of its own that play them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    shards: u8,
+    /// Threads that play workers and server of a core, 1 to 8
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     feeders: u8,
     /// Every datagram travels alone
@@ -54,7 +57,8 @@ const TENSOR_FRAGMENTS: usize = 4_096;
 /// Long enough that super-packets are full.
 const WINDOW_BYTES: u64 = 512 << 10;
 
-/// What the switch's thread has counted.
+/// What the threads of the switch have counted.
+#[derive(Default)]
 struct Count {
     packets: u64,
     batches: u64,
@@ -62,6 +66,26 @@ struct Count {
 }
 
 pub(super) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
+    let (count, wall) = std::thread::scope(|scope| {
+        let shards: Vec<_> =
+            (0..arguments.shards).map(|_| scope.spawn(|| run_shard(arguments))).collect();
+        let mut total = Count::default();
+        let mut longest = Duration::ZERO;
+        for shard in shards {
+            let (count, wall) = joined(shard)?;
+            total.packets += count.packets;
+            total.batches += count.batches;
+            total.processor_time += count.processor_time;
+            longest = longest.max(wall);
+        }
+        Ok::<_, Failure>((total, longest))
+    })?;
+    report(arguments, &count, wall)
+}
+
+/// Feeds one core of the switch. Cores have nothing in common.
+// spec: F-03
+fn run_shard(arguments: &SwitchArguments) -> Result<(Count, Duration), Failure> {
     let stop = AtomicBool::new(false);
     let open = || open(arguments);
     let (switch_end, server_end) = (open()?, open()?);
@@ -70,7 +94,7 @@ pub(super) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
     let loads = Load::on(usize::from(arguments.feeders), &setup, server_end, ends)?;
     let driver = switch_driver(arguments, switch_end)?;
     let (setup, time) = (&*setup, Duration::from_secs(arguments.seconds));
-    let (count, wall) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let switch = scope.spawn(|| run_switch(driver, &stop));
         let started = now();
         let threads: Vec<_> =
@@ -80,8 +104,7 @@ pub(super) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
         stop.store(true, Ordering::Relaxed);
         let count = joined(switch)?;
         ran.map(|()| (count, wall))
-    })?;
-    report(arguments, &count, wall)
+    })
 }
 
 fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
@@ -92,7 +115,9 @@ fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<
     let seconds = count.processor_time.as_secs_f64();
     let mpps = count.packets as f64 / seconds / 1e6;
     let ns = seconds * 1e9 / count.packets as f64;
-    let busy = seconds / wall.as_secs_f64();
+    let busy = seconds / wall.as_secs_f64() / f64::from(arguments.shards);
+    let total_mpps = count.packets as f64 / wall.as_secs_f64() / 1e6;
+    let gbps = |mpps: f64| mpps * f64::from(arguments.values) * 32.0 / 1e3;
     let per_batch = count.packets as f64 / count.batches.max(1) as f64;
     let rounded = |value: f64| round(value, 2);
     if arguments.json {
@@ -100,9 +125,12 @@ fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<
             "values": arguments.values,
             "workers": arguments.workers,
             "feeders": arguments.feeders,
+            "shards": arguments.shards,
+            "total_mpps": rounded(total_mpps),
+            "total_gbps": rounded(gbps(total_mpps)),
             "mpps": rounded(mpps),
             "ns_per_packet": rounded(ns),
-            "gbps": rounded(mpps * f64::from(arguments.values) * 32.0 / 1e3),
+            "gbps": rounded(gbps(mpps)),
             "packets": count.packets,
             "packets_per_receive": rounded(per_batch),
             "busy": rounded(busy),
@@ -111,9 +139,12 @@ fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<
     }
     files::print(&format!(
         "{mpps:.2} million packets of {} values a second of one core ({ns:.0} ns each, \
-         {per_batch:.0} a receive, the core {:.0}% busy)\n",
+         {per_batch:.0} a receive, a core {:.0}% busy)\n\
+         {total_mpps:.2} million packets a second in all, {:.1} Gbps of values, {} cores\n",
         arguments.values,
-        busy * 100.0
+        busy * 100.0,
+        gbps(total_mpps),
+        arguments.shards
     ))
 }
 

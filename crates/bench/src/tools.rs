@@ -1,5 +1,6 @@
 //! Helpers of all benchmarks: the clock, rounding, and other processes of this program.
 
+use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::Child;
@@ -42,4 +43,17 @@ pub(crate) fn output_of(child: &mut Child) -> Result<String, Failure> {
         output.read_to_string(&mut text).map_err(Failure::ran)?;
     }
     Ok(text)
+}
+
+/// Processor time of every thread of this process so far, in seconds, by the name of the thread.
+pub(crate) fn thread_times() -> Vec<(String, f64)> {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let time = |thread: fs::DirEntry| {
+        let read = |file: &str| fs::read_to_string(thread.path().join(file)).ok();
+        let run_ns: u64 = read("schedstat")?.split_whitespace().next()?.parse().ok()?;
+        Some((read("comm")?.trim().to_owned(), round(run_ns as f64 / 1e9, 3)))
+    };
+    let mut times: Vec<(String, f64)> = threads.flatten().filter_map(time).collect();
+    times.sort_by(|one, other| one.0.cmp(&other.0));
+    times
 }

@@ -9,7 +9,7 @@ use thalweg_console::{Failure, interrupt};
 use thalweg_core::Rate;
 use thalweg_lab::{Lab, Place, Program, Spec};
 
-use thalweg_bench::embedded::{Daemons, TOKEN};
+use thalweg_bench::embedded::{Daemons, TOKEN, Threads};
 
 /// Where torch programs meet, on host 0.
 const MASTER_PORT: u16 = 29_500;
@@ -39,6 +39,9 @@ pub(crate) struct LabArguments {
     /// rate that the machine can carry packet by packet: 8 hosts of 100mbit need about 2 cores.
     #[arg(long)]
     per_packet: bool,
+    /// MTU of every link, 576 to 9000 bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1_500)]
+    mtu: u16,
     /// Racks that the hosts are spread over, 1 to 4
     ///
     /// They are joined by links as fast as all hosts of a rack together.
@@ -50,6 +53,9 @@ pub(crate) struct LabArguments {
     /// backend `thalweg` look.
     #[arg(long)]
     daemons: bool,
+    /// Cores of each switch and of the server [default: a quarter of this machine's, 1 to 4]
+    #[arg(long, value_name = "N", requires = "daemons", value_parser = clap::value_parser!(u16).range(1..=64))]
+    cores: Option<u16>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -67,6 +73,7 @@ The commands find out who they are from the environment:
   THALWEG_LAB_RANK, RANK          the number of the host, from 0
   THALWEG_LAB_HOSTS, WORLD_SIZE   how many hosts there are
   THALWEG_LAB_ADDR                the host's address, 10.77.R.N in rack R
+  THALWEG_LINK_RATE_MBPS          the rate of its link, for the number of sending threads
   MASTER_ADDR, MASTER_PORT        host 0, where torch programs meet
   LOCAL_RANK                      0: one command a host
   GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME   the host's interface
@@ -100,14 +107,17 @@ pub(crate) fn lab(arguments: &LabArguments) -> Result<(), Failure> {
         loss: arguments.loss,
         lossy_hosts: arguments.lossy_hosts,
         per_packet: arguments.per_packet,
+        mtu_bytes: arguments.mtu,
+        core_mtu_bytes: None,
         racks: arguments.racks,
         servers: u32::from(arguments.daemons),
     })?;
-    let daemons = arguments.daemons.then(|| Daemons::in_lab(&lab)).transpose()?;
+    let threads = Threads { cores: arguments.cores, ..Threads::default() };
+    let daemons = arguments.daemons.then(|| Daemons::in_lab(&lab, threads)).transpose()?;
     interrupt::count();
     let mut hosts = Vec::new();
     for (rank, place) in lab.hosts().iter().enumerate() {
-        let mut command = command_for(rank, place, &lab, &arguments.command);
+        let mut command = command_for(rank, place, &lab, arguments);
         if let Some(daemons) = &daemons {
             introduce(&mut command, place, daemons);
         }
@@ -135,7 +145,8 @@ struct Host<'a> {
     ended: Option<ExitStatus>,
 }
 
-fn command_for(rank: usize, place: &Place, lab: &Lab, words: &[OsString]) -> Command {
+fn command_for(rank: usize, place: &Place, lab: &Lab, arguments: &LabArguments) -> Command {
+    let words = &arguments.command;
     let mut command = Command::new(&words[0]);
     let hosts = lab.hosts().len().to_string();
     command
@@ -143,6 +154,8 @@ fn command_for(rank: usize, place: &Place, lab: &Lab, words: &[OsString]) -> Com
         .env("THALWEG_LAB_RANK", rank.to_string())
         .env("THALWEG_LAB_HOSTS", &hosts)
         .env("THALWEG_LAB_ADDR", place.address().to_string())
+        // The driver of its interface would report the same for every lab.
+        .env("THALWEG_LINK_RATE_MBPS", arguments.rate.as_bps().div_ceil(1_000_000).to_string())
         .env("MASTER_ADDR", lab.host(0).address().to_string())
         .env("MASTER_PORT", MASTER_PORT.to_string())
         .env("RANK", rank.to_string())

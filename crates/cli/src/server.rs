@@ -34,6 +34,13 @@ struct Settings {
     /// [default: 127.0.0.1:4808]
     #[arg(long, value_name = "ADDR")]
     bind: Option<SocketAddr>,
+    /// Number of cores that sum, each with a block of 8 ports 16 after the one before
+    /// [default: a quarter of this machine's, 1 to 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    cores: Option<u16>,
+    /// Largest packet to send and receive, 576 to 9000 bytes [default: the MTU of the interface, at most 9000]
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u16>,
     /// The switch of this server's rack, host:port [default: none]
     #[arg(long, value_name = "ADDR")]
     switch: Option<String>,
@@ -61,6 +68,10 @@ struct Settings {
     /// slower [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     job_memory: Option<Bytes>,
+    /// The most memory that the jobs of one token may take together, or those of one address where tokens are shared or
+    /// not needed; one that does not fit is refused [default: a quarter of --memory]
+    #[arg(long, value_name = "SIZE")]
+    token_memory: Option<Bytes>,
     /// The most memory that all jobs may take together; one that does not fit is refused [default: a quarter of
     /// the memory of the machine, at least 1GiB]
     #[arg(long, value_name = "SIZE")]
@@ -100,6 +111,8 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     let secret_file = path(&flags.secret_file, &file.secret_file);
     let secrets = daemon::secrets(secret_file.as_deref(), bind)?;
     let mut config = ServerDaemonConfig::new(bind, secrets);
+    config.cores = flags.cores.or(file.cores).unwrap_or(config.cores);
+    config.mtu_bytes = flags.mtu.or(file.mtu);
     config.switch = flags.switch.as_ref().or(file.switch.as_ref()).map(resolve).transpose()?;
     config.token = token(flags).or_else(|| token(&file)).transpose()?;
     // Anybody can sign with the secret that everybody knows.
@@ -111,6 +124,7 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     let memory = &mut config.memory;
     let bytes = |given: Option<Bytes>, default: u64| given.map_or(default, Bytes::as_u64);
     memory.of_job_bytes = bytes(flags.job_memory.or(file.job_memory), memory.of_job_bytes);
+    memory.of_token_bytes = flags.token_memory.or(file.token_memory).map(Bytes::as_u64);
     memory.total_bytes = bytes(flags.memory.or(file.memory), memory.total_bytes);
     daemon::say_events();
     let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;

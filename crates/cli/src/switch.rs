@@ -11,6 +11,7 @@ use thalweg::Error;
 use thalweg::daemon::{SwitchDaemon, SwitchDaemonConfig};
 use thalweg_console::Failure;
 use thalweg_control::pacing::PacingService;
+use thalweg_core::Bytes;
 use thalweg_report::format::{format_count, format_percent};
 
 use self::tables::Tables;
@@ -44,10 +45,21 @@ struct Settings {
     /// it replaces
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// How many sums can be under way at once [default: 16384]
+    /// Number of cores that sum, each with a block of 8 ports 16 after the one before
+    /// [default: a quarter of this machine's, 1 to 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    cores: Option<u16>,
+    /// Largest packet to send and receive, 576 to 9000 bytes [default: the MTU of the interface, at most 9000]
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u16>,
+    /// Memory of the sums under way on each core: longer packets mean fewer of them [default: 44MiB]
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<Bytes>,
+    /// How many sums can be under way at once on each core, in place of what --memory has room for
     #[arg(long, value_name = "N")]
     aggregators: Option<u32>,
-    /// The most values of a packet that is summed here; jobs that start send no longer ones [default: 352]
+    /// The most values of a packet that is summed here, in place of what fills a packet of --mtu; jobs that start send
+    /// no longer ones
     #[arg(long, value_name = "N")]
     values: Option<u16>,
     /// Lose this share of all packets on purpose, such as 0.01
@@ -138,8 +150,12 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
     }
     let secrets = daemon::secrets(secret_file.map(PathBuf::as_path), bind)?;
     let mut config = SwitchDaemonConfig::new(bind, secrets);
-    config.aggregators = flags.aggregators.or(file.aggregators).unwrap_or(config.aggregators);
-    config.values_max = flags.values.or(file.values).unwrap_or(config.values_max);
+    config.cores = flags.cores.or(file.cores).unwrap_or(config.cores);
+    config.mtu_bytes = flags.mtu.or(file.mtu);
+    let memory = flags.memory.or(file.memory).map(Bytes::as_u64);
+    config.memory_bytes = memory.unwrap_or(config.memory_bytes);
+    config.aggregators = flags.aggregators.or(file.aggregators);
+    config.values_max = flags.values.or(file.values);
     config.loss = flags.loss.or(file.loss).unwrap_or(config.loss);
     config.seed = flags.seed.or(file.seed).unwrap_or(config.seed);
     config.wait = daemon::wait_by(flags.spin.or(file.spin));

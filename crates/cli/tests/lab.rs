@@ -42,11 +42,14 @@ fn sorted_lines(bytes: &[u8]) -> Vec<String> {
 
 #[test]
 fn every_host_knows_who_it_is() {
-    let script = "echo $THALWEG_LAB_RANK/$THALWEG_LAB_HOSTS $THALWEG_LAB_ADDR; \
+    let script = "echo $THALWEG_LAB_RANK/$THALWEG_LAB_HOSTS $THALWEG_LAB_ADDR \
+                  $THALWEG_LINK_RATE_MBPS; \
                   echo $RANK/$WORLD_SIZE $LOCAL_RANK $MASTER_ADDR:$MASTER_PORT >&2";
-    let Some(output) = lab(&["--hosts", "2", "--racks", "2"], script) else { return };
+    let Some(output) = lab(&["--hosts", "2", "--racks", "2", "--rate", "100mbit"], script) else {
+        return;
+    };
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(sorted_lines(&output.stdout), ["[0] 0/2 10.77.0.1", "[1] 1/2 10.77.1.1"]);
+    assert_eq!(sorted_lines(&output.stdout), ["[0] 0/2 10.77.0.1 100", "[1] 1/2 10.77.1.1 100"]);
     assert_eq!(
         sorted_lines(&output.stderr),
         ["[0] 0/2 0 10.77.0.1:29500", "[1] 1/2 0 10.77.0.1:29500"]

@@ -121,6 +121,17 @@ impl Carrier {
         Ok(Carrier::Flow(Box::new(Flows { endpoint, first_message, tag })))
     }
 
+    /// Sets the payload of the packets of messages that begin from now on.
+    // spec: F-01
+    pub fn set_segment_bytes(&mut self, segment_bytes: u16) {
+        match self {
+            Carrier::Flow(flows) => {
+                flows.endpoint.protocol_mut().set_segment_bytes(segment_bytes.into());
+            }
+            Carrier::Deliver(carrier) => carrier.endpoint.set_segment_bytes(segment_bytes),
+        }
+    }
+
     pub fn send(
         &mut self,
         now: Time,

@@ -131,6 +131,12 @@ impl<P: Part> Member<P> {
         self.post.carrier.retransmissions()
     }
 
+    /// Sets the payload of the packets of messages that begin from now on.
+    // spec: F-01
+    pub fn set_segment_bytes(&mut self, segment_bytes: u16) {
+        self.post.carrier.set_segment_bytes(segment_bytes);
+    }
+
     /// What the transport did, where messages may lose a part.
     pub fn delivery_stats(&self) -> Option<thalweg_deliver::Stats> {
         self.post.carrier.delivery_stats()

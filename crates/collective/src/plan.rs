@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     /// By the number of their first piece.
     jobs: BTreeMap<u64, Job>,
     piece_values: u64,
+    /// Number of pieces that an operation has at least, as far as each has this many values.
+    divided: Option<(u64, u64)>,
     /// How many pieces all operations had so far.
     pieces: u64,
     max_pieces: u64,
@@ -76,6 +78,7 @@ impl Plan {
         Plan {
             jobs: BTreeMap::new(),
             piece_values,
+            divided: None,
             pieces: 0,
             max_pieces,
             contents: None,
@@ -89,12 +92,23 @@ impl Plan {
         Plan { contents: Some(*contents), loss: *loss, ..self }
     }
 
+    /// The same, for operations of at least `pieces`, as far as each has `least_values`.
+    pub fn divided(self, pieces: u64, least_values: u64) -> Plan {
+        Plan { divided: Some((pieces, least_values.max(1))), ..self }
+    }
+
+    fn pieces_of(&self, values: u64) -> u64 {
+        let full = values.div_ceil(self.piece_values);
+        let divided = self.divided.map_or(1, |(pieces, least)| pieces.min(values / least));
+        full.max(divided).max(1)
+    }
+
     /// Adds an operation. An empty tensor has one piece too, so that it ends when everybody is there.
     pub fn add(&mut self, operation: Operation, call: SumCall) -> Result<(), SubmitError> {
         self.check(&call)?;
         let (care, called) = (call.care(), CalledOperation::new(operation, call.fingerprint()));
         let SumCall { tensor, older, .. } = call;
-        let pieces = tensor.len().div_ceil(self.piece_values).max(1);
+        let pieces = self.pieces_of(tensor.len());
         if pieces > self.max_pieces - self.pieces {
             return Err(SubmitError::Exhausted);
         }
@@ -228,6 +242,15 @@ mod tests {
         assert_eq!(plan.close(2), finished(0, 10));
         assert_eq!(plan.find(2), None);
         assert_eq!(plan.abandon(), [Operation(1)]);
+    }
+
+    // spec: F-07 machine
+    #[test]
+    fn a_short_tensor_is_divided_as_far_as_its_pieces_are_long_enough() {
+        let plan = Plan::new(100, 1_000).divided(8, 10);
+        let pieces = [0, 5, 19, 20, 79, 80, 700, 801].map(|values| plan.pieces_of(values));
+        assert_eq!(pieces, [1, 1, 1, 2, 7, 8, 8, 9]);
+        assert_eq!(Plan::new(100, 1_000).pieces_of(99), 1);
     }
 
     #[test]

@@ -38,6 +38,10 @@ pub struct AttendConfig {
     pub host: String,
     /// The switch of the rack, if there is one.
     pub switch: Option<NodeId>,
+    /// Most sending threads that the rank can use.
+    pub threads: u32,
+    /// MTU of its interface. `None` for a rank that answers no probes.
+    pub mtu_bytes: Option<u16>,
     /// Ticket of the process that had the rank, for one that takes its place. `None` in a new job.
     pub ticket: Option<RankTicket>,
     /// Settings that are the same at all ranks. The service is looked for during `join_timeout` at first, and during
@@ -71,6 +75,22 @@ pub enum ControlEvent {
     Waiting {
         /// The first of those that are not.
         missing: Arc<[u32]>,
+    },
+    /// A leader probes its paths to these nodes and to the other leaders, and sends [`FromRank::Paths`] before it answers
+    /// the report of the round. May come again for the same round.
+    // spec: F-01
+    ProbePaths {
+        /// The round.
+        round: u32,
+        /// The largest MTU to try.
+        mtu_bytes: u16,
+        /// The nodes.
+        nodes: Vec<NodeId>,
+    },
+    /// The MTU that all paths of the job carry. Comes before the set-up that it belongs to.
+    PathMtu {
+        /// The MTU.
+        mtu_bytes: u16,
     },
     /// A leader shall pause its worker and send [`FromRank::Answer`]. May come again for the same
     /// round: the same answer is due.

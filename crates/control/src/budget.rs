@@ -26,6 +26,9 @@ pub struct JobBudgets {
     pub unattended: usize,
     /// Ranks in the jobs of one token. Default 16,384: a quarter of all.
     pub ranks: usize,
+    /// Bytes that the jobs of one token may take of the data plane, by what they can come to
+    /// ([`memory_bytes`](thalweg_aggregate::server::memory_bytes)). Default no limit: a data plane says what it has.
+    pub memory_bytes: u64,
 }
 
 /// Limits of calls. A rank makes two of them when it joins, and none afterwards.
@@ -69,7 +72,7 @@ pub struct ConnectionBudgets {
 
 impl Default for JobBudgets {
     fn default() -> JobBudgets {
-        JobBudgets { jobs: 512, unattended: 64, ranks: 16_384 }
+        JobBudgets { jobs: 512, unattended: 64, ranks: 16_384, memory_bytes: u64::MAX }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Callers of a service: their rights, and the name under which their use is counted.
 // spec: E-04, E-12
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -14,6 +15,15 @@ pub enum Holder {
     Token(u64),
     /// All at one address, where the token is shared or none is needed.
     Address(IpAddr),
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Token(id) => write!(f, "{id:016x}"),
+            Holder::Address(address) => write!(f, "{address}"),
+        }
+    }
 }
 
 /// A caller whose credentials were checked.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use thalweg_aggregate::join::Process;
 use thalweg_aggregate::{JobParameters, Numeric, Recovery};
-use thalweg_core::{JobId, NodeId, Span};
+use thalweg_core::{JobId, MTU_BYTES_MAX, MTU_BYTES_MIN, NodeId, Span};
+use thalweg_transport::path::{NarrowPath, PathReport};
 use thalweg_wire::aggregate::Scale;
 use thalweg_wire::fingerprint;
 use thalweg_wire::tag::Key;
@@ -19,7 +20,7 @@ use crate::proof::Proof;
 use crate::registry::Registration;
 use crate::settings::Settings;
 use crate::v1;
-use crate::versions::Versions;
+use crate::versions::{VersionError, Versions};
 
 mod setup;
 #[cfg(test)]
@@ -56,6 +57,17 @@ pub(crate) fn to_registration(registration: &Registration) -> v1::RegisterReques
     }
 }
 
+/// Job that a rank has registered, at a server that understands the rank.
+// spec: E-05
+pub(crate) fn registered(answer: v1::RegisterResponse) -> Result<JobId, VersionError> {
+    Versions::check(Versions::OWN, Versions::from_message(answer.versions))?;
+    Ok(JobId(answer.job))
+}
+
+pub(crate) fn to_registered(job: JobId) -> v1::RegisterResponse {
+    v1::RegisterResponse { job: job.0, versions: Some(Versions::OWN.to_message()) }
+}
+
 fn from_settings(settings: v1::Settings) -> Result<Settings, Malformed> {
     Ok(Settings {
         // Switches say how long fragments may be, and how many aggregators there are.
@@ -64,6 +76,7 @@ fn from_settings(settings: v1::Settings) -> Result<Settings, Malformed> {
             numeric: numeric(settings.numeric)?,
             span_fragments: narrow("span_fragments", settings.span_fragments)?,
             seals_bodies: settings.seals_bodies,
+            widens_halves: !settings.sends_halves,
             ..JobParameters::default()
         },
         failure_after: Span::from_ms(settings.failure_after_ms),
@@ -86,6 +99,7 @@ fn to_settings(settings: &Settings) -> v1::Settings {
         failure_after_ms: milliseconds(settings.failure_after),
         join_timeout_ms: milliseconds(settings.join_timeout),
         seals_bodies: parameters.seals_bodies,
+        sends_halves: !parameters.widens_halves,
     }
 }
 
@@ -167,6 +181,7 @@ pub(crate) fn read_from_rank(message: v1::FromRank) -> Result<StreamMessage, Mal
         Message::Answer(v1::Answer { round, seat, watermark }) => {
             FromRank::Answer { round, seat, watermark }
         }
+        Message::Paths(paths) => FromRank::Paths { round: paths.round, report: from_paths(paths)? },
         Message::Progress(v1::Progress { operation, fragment, since_ms }) => {
             FromRank::Progress(Progress { operation, fragment, since: Span::from_ms(since_ms) })
         }
@@ -195,6 +210,12 @@ pub(crate) fn write_from_rank(said: &FromRank) -> v1::FromRank {
         FromRank::Answer { round, seat, watermark } => {
             Message::Answer(v1::Answer { round, seat, watermark })
         }
+        FromRank::Paths { round, report } => Message::Paths(v1::Paths {
+            round,
+            mtu_bytes: report.mtu_bytes.unwrap_or(0).into(),
+            narrow: report.narrow.map(|path| path.node.0),
+            silent: report.silent.map(|node| node.0),
+        }),
         FromRank::Progress(Progress { operation, fragment, since }) => {
             Message::Progress(v1::Progress { operation, fragment, since_ms: milliseconds(since) })
         }
@@ -219,13 +240,27 @@ pub(crate) fn write_from_rank(said: &FromRank) -> v1::FromRank {
     v1::FromRank { message: Some(message) }
 }
 
+fn from_paths(paths: v1::Paths) -> Result<PathReport, Malformed> {
+    let mtu_bytes = Some(mtu(paths.mtu_bytes)?).filter(|bytes| *bytes > 0);
+    let narrow = |node| Some(NarrowPath { node: NodeId(node), mtu_bytes: mtu_bytes? });
+    let narrow = paths.narrow.and_then(narrow);
+    Ok(PathReport { mtu_bytes, narrow, silent: paths.silent.map(NodeId) })
+}
+
+/// An MTU, or 0.
+fn mtu(bytes: u32) -> Result<u16, Malformed> {
+    let bytes = narrow("mtu_bytes", bytes)?;
+    let is_mtu = bytes == 0 || (MTU_BYTES_MIN..=MTU_BYTES_MAX).contains(&bytes);
+    if is_mtu { Ok(bytes) } else { Err(Malformed("mtu_bytes")) }
+}
+
 fn from_join(join: v1::Join) -> Result<Join, Malformed> {
     let resume = join.resume.map(|resume| {
-        let v1::Resume { round, watermark, fragment_values, span_fragments } = resume;
+        let v1::Resume { round, watermark, fragment_values, span_fragments, sends_halves } = resume;
         let narrow = |name, value: Option<u32>| value.map(|value| narrow(name, value)).transpose();
         let fragment_values = narrow("fragment_values", fragment_values)?;
         let span_fragments = narrow("span_fragments", span_fragments)?;
-        Ok(Resume { round, watermark, fragment_values, span_fragments })
+        Ok(Resume { round, watermark, fragment_values, span_fragments, sends_halves })
     });
     Ok(Join {
         job: JobId(join.job),
@@ -235,6 +270,8 @@ fn from_join(join: v1::Join) -> Result<Join, Malformed> {
         switch: join.switch.map(NodeId),
         resume: resume.transpose()?,
         ticket: join.ticket.map(rank_ticket).transpose()?,
+        threads: join.threads.max(1),
+        mtu_bytes: Some(mtu(join.mtu_bytes)?).filter(|bytes| *bytes > 0),
     })
 }
 
@@ -244,6 +281,7 @@ pub(crate) fn to_join(join: &Join) -> v1::FromRank {
         watermark: resume.watermark,
         fragment_values: resume.fragment_values.map(u32::from),
         span_fragments: resume.span_fragments.map(u32::from),
+        sends_halves: resume.sends_halves,
     });
     let join = v1::Join {
         job: join.job.0,
@@ -254,6 +292,8 @@ pub(crate) fn to_join(join: &Join) -> v1::FromRank {
         switch: join.switch.map(|switch| switch.0),
         resume,
         ticket: join.ticket.as_ref().map(to_rank_ticket),
+        threads: join.threads,
+        mtu_bytes: join.mtu_bytes.unwrap_or(0).into(),
     };
     v1::FromRank { message: Some(v1::from_rank::Message::Join(join)) }
 }
@@ -264,6 +304,14 @@ pub(crate) fn read_to_rank(message: v1::ToRank) -> Result<ToRank, Malformed> {
         Message::Welcome(welcome) => ToRank::Welcome(Arc::new(from_welcome(welcome)?)),
         Message::Waiting(v1::Waiting { missing }) => ToRank::Waiting { missing: missing.into() },
         Message::Report(v1::Report { round, seat }) => ToRank::Report { round, seat },
+        Message::ProbePaths(v1::ProbePaths { round, mtu_bytes, nodes }) => ToRank::ProbePaths {
+            round,
+            mtu_bytes: mtu(mtu_bytes)?,
+            nodes: nodes.into_iter().map(NodeId).collect(),
+        },
+        Message::PathMtu(v1::PathMtu { mtu_bytes }) => {
+            ToRank::PathMtu { mtu_bytes: mtu(mtu_bytes)? }
+        }
         Message::Adopt(v1::Adopt { seat, key: bytes, setup }) => {
             let key = key("key", &bytes)?;
             let setup = setup::from_setup(setup.ok_or(Malformed("setup"))?, key.generation())?;
@@ -297,6 +345,14 @@ pub(crate) fn write_to_rank(told: &ToRank) -> v1::ToRank {
         ToRank::Welcome(welcome) => Message::Welcome(to_welcome(welcome)),
         ToRank::Waiting { missing } => Message::Waiting(v1::Waiting { missing: missing.to_vec() }),
         &ToRank::Report { round, seat } => Message::Report(v1::Report { round, seat }),
+        ToRank::ProbePaths { round, mtu_bytes, nodes } => Message::ProbePaths(v1::ProbePaths {
+            round: *round,
+            mtu_bytes: (*mtu_bytes).into(),
+            nodes: nodes.iter().map(|node| node.0).collect(),
+        }),
+        &ToRank::PathMtu { mtu_bytes } => {
+            Message::PathMtu(v1::PathMtu { mtu_bytes: mtu_bytes.into() })
+        }
         ToRank::Adopt { seat, key, setup } => Message::Adopt(v1::Adopt {
             seat: *seat,
             key: key.0.to_vec(),
@@ -350,21 +406,30 @@ fn to_kind(kind: FailureKind) -> v1::FailureKind {
 fn from_welcome(welcome: v1::Welcome) -> Result<Welcome, Malformed> {
     let lanes = welcome.lane_keys.iter().map(|bytes| key("lane_keys", bytes));
     let lanes = lanes.collect::<Result<Vec<Key>, Malformed>>()?;
-    let place = |place: v1::Place| Place { node: NodeId(place.node), host: place.host };
+    let place = |place: v1::Place| Place {
+        node: NodeId(place.node),
+        host: place.host,
+        threads: place.threads.max(1),
+    };
     Ok(Welcome {
         ticket: ticket(welcome.ticket.ok_or(Malformed("ticket"))?)?,
         lane_keys: lanes.try_into().map_err(|_| Malformed("lane_keys"))?,
         roster: welcome.roster.into_iter().map(place).collect(),
         round: welcome.round,
+        has_switch: welcome.has_switch,
+        probes_paths: welcome.probes_paths,
     })
 }
 
 fn to_welcome(welcome: &Welcome) -> v1::Welcome {
-    let place = |place: &Place| v1::Place { node: place.node.0, host: place.host };
+    let place =
+        |place: &Place| v1::Place { node: place.node.0, host: place.host, threads: place.threads };
     v1::Welcome {
         ticket: Some(to_ticket(&welcome.ticket)),
         lane_keys: welcome.lane_keys.iter().map(|key| key.0.to_vec()).collect(),
         roster: welcome.roster.iter().map(place).collect(),
         round: welcome.round,
+        has_switch: welcome.has_switch,
+        probes_paths: welcome.probes_paths,
     }
 }

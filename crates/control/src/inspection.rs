@@ -1,6 +1,7 @@
 //! Messages of the control channel as their receivers read them, for fuzz targets.
 
 use prost::Message;
+use thalweg_core::JobId;
 
 use crate::convert::{self, StreamMessage};
 use crate::message::{FromRank, Join, ToRank};
@@ -13,6 +14,8 @@ use crate::versions::Versions;
 pub enum Read {
     /// A registration by a rank whose versions the server understands.
     Registration(Registration),
+    /// The answer to a registration, by a server whose versions the rank understands.
+    Registered(JobId),
     /// The first message of a stream.
     Join(Join),
     /// Every later message of a rank.
@@ -26,6 +29,12 @@ pub fn registration(bytes: &[u8]) -> Option<Read> {
     let request = v1::RegisterRequest::decode(bytes).ok()?;
     Versions::check(Versions::from_message(request.versions), Versions::OWN).ok()?;
     convert::registration(request).ok().map(Read::Registration)
+}
+
+/// Reads the answer to a registration as a rank does.
+pub fn registered(bytes: &[u8]) -> Option<Read> {
+    let answer = v1::RegisterResponse::decode(bytes).ok()?;
+    convert::registered(answer).ok().map(Read::Registered)
 }
 
 /// Reads a message of a stream as a server does.
@@ -46,6 +55,7 @@ impl Read {
     pub fn write(&self) -> Vec<u8> {
         match self {
             Read::Registration(wanted) => convert::to_registration(wanted).encode_to_vec(),
+            Read::Registered(job) => convert::to_registered(*job).encode_to_vec(),
             Read::Join(join) => convert::to_join(join).encode_to_vec(),
             Read::FromRank(message) => convert::write_from_rank(message).encode_to_vec(),
             Read::ToRank(message) => convert::write_to_rank(message).encode_to_vec(),

@@ -45,7 +45,7 @@ pub use message::{
 };
 pub use plane::{Counters, DataPlane, Missing, MissingAnswer};
 pub use proof::{PROOF_BYTES, Proof};
-pub use registry::{JobSummary, Registry};
+pub use registry::{JobSummary, Listing, Registry};
 pub use service::{Reporter, Service, ServiceConfig, ServiceError, ServiceNote, TlsFiles};
 pub use settings::{Settings, SettingsError};
 pub use versions::{CONTROL_VERSION, VersionError, VersionRange, Versions};

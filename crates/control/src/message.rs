@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thalweg_aggregate::Setup;
 use thalweg_aggregate::join::Process;
 use thalweg_core::{Fingerprint, JobId, NodeId, Span};
+use thalweg_transport::path::PathReport;
 use thalweg_wire::tag::Key;
 
 use crate::proof::Proof;
@@ -31,6 +32,14 @@ pub enum FromRank {
         seat: u32,
         /// All fragments below are complete there; `None` if its memory is lost.
         watermark: Option<u64>,
+    },
+    /// The MTU that its paths carry. Sent before the answer of the round.
+    // spec: F-01
+    Paths {
+        /// The round.
+        round: u32,
+        /// The outcome of its probes.
+        report: PathReport,
     },
     /// How far it is. The heartbeat.
     Progress(Progress),
@@ -75,6 +84,10 @@ pub struct Join {
     pub resume: Option<Resume>,
     /// Ticket of the rank, if it has been taken before.
     pub ticket: Option<RankTicket>,
+    /// Most sending threads that it can use, at least 1.
+    pub threads: u32,
+    /// MTU of its interface. `None` for a rank that does not say it, and does not answer probes.
+    pub mtu_bytes: Option<u16>,
 }
 
 /// What a process knows of a job, for a registrar that forgot it.
@@ -88,6 +101,8 @@ pub struct Resume {
     pub fragment_values: Option<u16>,
     /// Span in fragments, which the job keeps as well.
     pub span_fragments: Option<u16>,
+    /// True if values of 16 bits travel as such, which the job keeps as well.
+    pub sends_halves: Option<bool>,
 }
 
 /// How far a rank is.
@@ -136,6 +151,21 @@ pub enum ToRank {
         /// Those that are not.
         missing: Arc<[u32]>,
     },
+    /// A leader probes its paths to these nodes and to the other leaders.
+    // spec: F-01
+    ProbePaths {
+        /// The round.
+        round: u32,
+        /// The largest MTU to try.
+        mtu_bytes: u16,
+        /// The nodes.
+        nodes: Vec<NodeId>,
+    },
+    /// The MTU that all paths of the job carry.
+    PathMtu {
+        /// The MTU.
+        mtu_bytes: u16,
+    },
     /// A leader shall pause and say what it remembers.
     Report {
         /// The round.
@@ -183,6 +213,12 @@ pub struct Welcome {
     pub roster: Vec<Place>,
     /// The round that the job is in.
     pub round: u32,
+    /// True if a rank or the server names a switch. The same at all ranks, so that they choose alike.
+    // spec: F-07
+    pub has_switch: bool,
+    /// True if the MTU of the job's paths follows, which ranks wait for.
+    // spec: F-01
+    pub probes_paths: bool,
 }
 
 /// Proof of a membership. Only the cluster's secret makes it.
@@ -216,6 +252,8 @@ pub struct Place {
     /// Its host. Hosts are numbered in the order of their lowest ranks, their *leaders*; the number is
     /// also the leader's seat.
     pub host: u32,
+    /// Most sending threads that it can use, at least 1.
+    pub threads: u32,
 }
 
 /// Why a job stalls.
@@ -272,6 +310,12 @@ impl Failure {
 }
 
 impl Welcome {
+    /// Number of sending threads of every rank: as many as all of them can use.
+    // spec: F-04
+    pub fn threads(&self) -> u32 {
+        self.roster.iter().map(|place| place.threads).min().unwrap_or(1)
+    }
+
     /// Whether a rank leads its host: it holds the host's seat in the aggregation.
     pub fn is_leader(&self, rank: u32) -> bool {
         let host_of = |rank: u32| self.roster.get(rank as usize).map(|place| place.host);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_aggregate::Setup;
+use thalweg_aggregate::server::SwitchPath;
 use thalweg_core::{JobId, NodeId};
 
 /// The data plane of a parameter server.
@@ -22,6 +23,11 @@ pub trait DataPlane: Send + Sync {
     /// Asks a switch for its limits. Its answer goes to
     /// [`Reporter::switch_answered`](crate::Reporter::switch_answered).
     fn probe(&self, switch: NodeId);
+
+    /// Asks whether packets of an MTU pass the path to a switch. The answer goes to
+    /// [`Reporter::path_answered`](crate::Reporter::path_answered).
+    // spec: F-01
+    fn probe_path(&self, path: SwitchPath, mtu_bytes: u16);
 
     /// Counters of all jobs and of the whole server. Called from a thread that may wait.
     fn counters(&self) -> Counters;

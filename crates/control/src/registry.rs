@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use thalweg_aggregate::Setup;
 use thalweg_aggregate::join::{JOBS_MAX, Message, Registrar};
+use thalweg_aggregate::server::{self, SwitchPath};
 use thalweg_core::{JobId, NodeId, Rng, Span, Time};
 use thalweg_net::PORTS_PER_NODE;
 use thalweg_wire::tag::Secrets;
@@ -56,6 +57,7 @@ mod explain;
 mod failing;
 mod job;
 mod operations;
+mod paths;
 mod plan;
 mod refusal;
 mod seating;
@@ -71,7 +73,7 @@ pub use ending::Ending;
 use job::{Attendee, Job};
 pub use refusal::Refusal;
 use switches::Switches;
-pub use view::{JobSummary, View};
+pub use view::{JobSummary, Listing, View};
 
 /// Most ranks of all jobs at a time.
 pub const RANKS_MAX: usize = 65_536;
@@ -91,8 +93,12 @@ const UNATTENDED_FOR: Span = Span::from_s(10);
 /// Settings of a [`Registry`].
 #[derive(Clone, Debug)]
 pub struct RegistryConfig {
-    /// The parameter server.
+    /// The first node of the parameter server.
     pub server: NodeId,
+    /// Number of cores of the parameter server: as many nodes, one after the other.
+    pub server_cores: u16,
+    /// MTU of its interface.
+    pub mtu_bytes: u16,
     /// The switch of its rack, if there is one.
     pub switch: Option<NodeId>,
     /// An address of the cluster. The upper half is the same for all nodes.
@@ -103,6 +109,8 @@ pub struct RegistryConfig {
     pub seed: u64,
     /// Most bytes that one job may take of the parameter server. Spans follow from it.
     pub job_memory_bytes: u64,
+    /// Most bytes that all jobs may take of the parameter server, on all its cores together.
+    pub memory_bytes: u64,
     /// Limits of what one caller registers.
     pub budgets: JobBudgets,
 }
@@ -161,6 +169,14 @@ pub enum Action {
         /// The switch.
         switch: NodeId,
     },
+    /// Ask whether packets of an MTU pass the path to a switch. Answered by [`Registry::path_answered`].
+    // spec: F-01
+    ProbePath {
+        /// The path.
+        path: SwitchPath,
+        /// The MTU.
+        mtu_bytes: u16,
+    },
     /// A line for the operator.
     Note(String),
     /// A line for the operator about something that needs attention.
@@ -184,6 +200,9 @@ pub struct Registry {
     links: BTreeMap<LinkId, (JobId, u32)>,
     switches: Switches,
     job_memory_bytes: u64,
+    memory_bytes: u64,
+    /// Jobs that did not fit the memory of one job, of one token, or of all.
+    refused_jobs: server::Refusals,
     ended: Ended,
     actions: VecDeque<Action>,
 }
@@ -194,7 +213,13 @@ impl Registry {
         let rng = Rng::new(config.seed);
         let network = Network::of(config.network);
         Registry {
-            cluster: Cluster { server: config.server, switch: config.switch, network },
+            cluster: Cluster {
+                server: config.server,
+                server_cores: config.server_cores,
+                mtu_bytes: config.mtu_bytes,
+                switch: config.switch,
+                network,
+            },
             prover: Prover::new(&config.secrets.all().collect::<Vec<_>>()),
             secrets: config.secrets,
             budgets: config.budgets,
@@ -205,6 +230,8 @@ impl Registry {
             links: BTreeMap::new(),
             switches: Switches::default(),
             job_memory_bytes: config.job_memory_bytes,
+            memory_bytes: config.memory_bytes,
+            refused_jobs: server::Refusals::default(),
             ended: Ended::default(),
             actions: VecDeque::new(),
         }
@@ -294,6 +321,7 @@ impl Registry {
         let Some(attendee) = job.ranks.get_mut(&rank) else { return };
         attendee.heard = now;
         match said {
+            FromRank::Paths { round, report } => self.note_paths((id, rank), round, report),
             FromRank::Answer { round, seat, watermark } => {
                 self.answer(now, (id, rank), round, seat, watermark);
             }
@@ -361,6 +389,7 @@ impl Registry {
             self.tick_job(now, id);
         }
         self.probe_switches(now);
+        self.probe_paths(now);
     }
 
     fn register_new(
@@ -475,7 +504,7 @@ impl Registry {
         if !is_node(node) {
             return Err(Refusal::Node { what: "rank", address });
         }
-        if node == self.cluster.server {
+        if self.cluster.is_server(node) {
             return Err(Refusal::ServersNode { address });
         }
         // Only what has answered a probe is a switch: anybody can name the place of another.
@@ -526,13 +555,16 @@ impl Registry {
             let round = self.registrar.round(id).unwrap_or(0);
             let job = find(&mut self.jobs, id)?;
             let ticket = self.prover.ticket(id, job.settings.parameters.generation);
-            job.invite(&self.secrets, ticket, round);
+            job.invite(&self.secrets, (ticket, round), self.cluster.switch);
         }
         let job = find(&mut self.jobs, id)?;
         match &job.welcome {
             Some(welcome) if is_back => {
                 let message = ToRank::Welcome(Arc::clone(welcome));
-                let messages = std::iter::once(message).chain(job.departures());
+                let own = job.ranks.get(&rank).and_then(|rank| rank.mtu_bytes);
+                let mtu = job.plan.mtu.filter(|_| welcome.probes_paths).zip(own);
+                let mtu = mtu.map(|(mtu, own)| ToRank::PathMtu { mtu_bytes: mtu.min(own) });
+                let messages = std::iter::once(message).chain(mtu).chain(job.departures());
                 self.actions.extend(messages.filter_map(|message| job.tell(rank, message)));
             }
             Some(welcome) => {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use thalweg_aggregate::server::SwitchPath;
 use thalweg_core::{JobId, NodeId};
 use thalweg_wire::aggregate::SwitchLimits;
 use thalweg_wire::tag::Secrets;
@@ -32,7 +33,7 @@ use crate::budget::{Budgets, Refused};
 use crate::clock::Clock;
 use crate::credentials::{Checked, Credentials};
 use crate::plane::DataPlane;
-use crate::registry::{JobSummary, Registry, RegistryConfig};
+use crate::registry::{Listing, Registry, RegistryConfig};
 use crate::v1::control_server::ControlServer;
 
 mod connections;
@@ -61,8 +62,12 @@ const HELPERS_MAX: usize = 4;
 pub struct ServiceConfig {
     /// Where to listen. Beyond loopback every caller needs a token.
     pub bind: SocketAddr,
-    /// The node of the parameter server.
+    /// The first node of the parameter server.
     pub server: NodeId,
+    /// Number of cores of the parameter server: as many nodes, one after the other.
+    pub server_cores: u16,
+    /// MTU of its interface, which jobs keep to.
+    pub mtu_bytes: u16,
     /// The switch of its rack, if there is one.
     pub switch: Option<NodeId>,
     /// An address of the cluster. The upper half is the same for all nodes.
@@ -80,6 +85,8 @@ pub struct ServiceConfig {
     pub seed: u64,
     /// Most bytes that one job may take of the data plane: see [`thalweg_aggregate::server::fit`].
     pub job_memory_bytes: u64,
+    /// Most bytes that all jobs may take of the data plane, on all its cores together.
+    pub memory_bytes: u64,
     /// Gets lines that are worth telling an operator. Called from the service's thread.
     pub on_note: Box<dyn Fn(ServiceNote) + Send>,
 }
@@ -204,8 +211,8 @@ impl Service {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// The jobs that there are. None once the service has ended.
-    pub fn jobs(&self) -> Vec<JobSummary> {
+    /// The jobs that there are, and their memory. None once the service has ended.
+    pub fn listing(&self) -> Listing {
         let (answer, answered) = std::sync::mpsc::channel();
         let _ = self.errands.send(Errand::List { answer });
         answered.recv().unwrap_or_default()
@@ -242,6 +249,13 @@ impl Reporter {
     pub fn switch_answered(&self, switch: NodeId, limits: SwitchLimits) {
         // A service that has ended probes nobody.
         let _ = self.errands.send(Errand::Answered { switch, limits });
+    }
+
+    /// A switch has answered a probe of its path.
+    // spec: F-01
+    pub fn path_answered(&self, path: SwitchPath, body_bytes: usize) {
+        // A service that has ended probes nobody.
+        let _ = self.errands.send(Errand::PathAnswered { path, body_bytes });
     }
 }
 
@@ -339,18 +353,31 @@ fn shell(
 ) -> (Shell, Broken) {
     let ServiceConfig {
         server,
+        server_cores,
+        mtu_bytes,
         switch,
         network,
         secrets,
         seed,
         budgets,
         job_memory_bytes,
+        memory_bytes,
         on_note,
         ..
     } = config;
     let budgets = budgets.jobs;
-    let registry =
-        RegistryConfig { server, switch, network, secrets, seed, job_memory_bytes, budgets };
+    let registry = RegistryConfig {
+        server,
+        server_cores,
+        mtu_bytes,
+        switch,
+        network,
+        secrets,
+        seed,
+        job_memory_bytes,
+        memory_bytes,
+        budgets,
+    };
     Shell::new(Desk::new(Registry::new(registry), plane, errands, on_note), guard)
 }
 

@@ -83,13 +83,20 @@ impl Settings {
     /// The settings that are not the same, for people.
     pub(crate) fn differences(&self, other: &Settings) -> Vec<String> {
         let texts = |settings: &Settings| {
-            let JobParameters { numeric, recovery, span_fragments, seals_bodies, .. } =
-                settings.parameters;
+            let JobParameters {
+                numeric,
+                recovery,
+                span_fragments,
+                seals_bodies,
+                widens_halves,
+                ..
+            } = settings.parameters;
             let parameters = [
                 ("numeric", format!("{numeric:?}")),
                 ("recovery", format!("{recovery:?}")),
                 ("span_fragments", span_fragments.to_string()),
                 ("seals_bodies", seals_bodies.to_string()),
+                ("widens_halves", widens_halves.to_string()),
             ];
             let spans = settings.spans().map(|(name, span)| (name, span.to_string()));
             parameters.into_iter().chain(spans).collect::<Vec<_>>()

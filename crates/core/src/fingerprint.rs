@@ -99,6 +99,8 @@ pub enum SumPath {
     Server,
     /// The hosts, in a ring.
     Ring,
+    /// The hosts, by the algorithm for the length of the tensor.
+    Direct,
 }
 
 /// Two ranks that called different operations.
@@ -286,8 +288,8 @@ impl From<Combine> for Reduction {
 
 impl SumPath {
     /// All paths.
-    pub const ALL: [SumPath; 4] =
-        [SumPath::Any, SumPath::Aggregate, SumPath::Server, SumPath::Ring];
+    pub const ALL: [SumPath; 5] =
+        [SumPath::Any, SumPath::Aggregate, SumPath::Server, SumPath::Ring, SumPath::Direct];
 }
 
 impl fmt::Display for OperationKind {
@@ -334,6 +336,7 @@ impl fmt::Display for OperationPolicy {
             SumPath::Aggregate => ", by aggregation",
             SumPath::Server => ", by parameter servers",
             SumPath::Ring => ", by a ring",
+            SumPath::Direct => ", by the hosts themselves",
         })
     }
 }

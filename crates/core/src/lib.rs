@@ -40,7 +40,10 @@ pub use element::{Combine, Element};
 pub use fingerprint::{
     Fingerprint, Intent, Mismatch, OperationKind, OperationPolicy, Reduction, SumPath,
 };
-pub use frame::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, FULL_FRAME_BYTES};
+pub use frame::{
+    FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, FULL_FRAME_BYTES, MTU_BYTES, MTU_BYTES_MAX,
+    MTU_BYTES_MIN, body_bytes_of_mtu, mtu_of_body_bytes,
+};
 pub use id::{JobId, NodeId, Operation};
 pub use machine::{Machine, Outbox, Reports, Verdict};
 pub use packet::{

@@ -31,8 +31,13 @@ impl Rng {
 
     /// An independent generator for one of many like uses: a link, a host, a flow.
     pub fn substream(&self, label: &str, index: u64) -> Rng {
-        let base = self.stream(label);
-        Rng::new(mix(base.seed.wrapping_add(mix(index))))
+        self.stream(label).nth(index)
+    }
+
+    /// The generator of one of many like uses, where `self` is the [`stream`](Rng::stream) of all of them:
+    /// `substream` for callers that make many.
+    pub fn nth(&self, index: u64) -> Rng {
+        Rng::new(mix(self.seed.wrapping_add(mix(index))))
     }
 
     /// 64 random bits.
@@ -111,6 +116,7 @@ mod tests {
         assert_eq!(drawn.stream("loss").bits(), before);
         assert_ne!(drawn.stream("jitter").bits(), before);
         assert_ne!(drawn.substream("loss", 0).bits(), drawn.substream("loss", 1).bits());
+        assert_eq!(drawn.stream("loss").nth(1).bits(), drawn.substream("loss", 1).bits());
     }
 
     #[test]

@@ -22,18 +22,25 @@ pub struct Timers {
 impl Timers {
     /// Makes sure that `index` comes up at `at` or before. Arming for later than what is armed
     /// already costs nothing.
+    #[inline]
     pub fn arm(&mut self, index: u32, at: Time) {
+        if at < self.armed(index) {
+            self.arm_earlier(index, at);
+        }
+    }
+
+    #[cold]
+    fn arm_earlier(&mut self, index: u32, at: Time) {
         let slot = index as usize;
         if slot >= self.armed.len() {
             self.armed.resize(slot + 1, Time::NEVER);
         }
-        if at < self.armed[slot] {
-            self.armed[slot] = at;
-            self.heap.push(Reverse((at, index)));
-        }
+        self.armed[slot] = at;
+        self.heap.push(Reverse((at, index)));
     }
 
     /// When `index` comes up at the latest: [`Time::NEVER`] if it is not armed.
+    #[inline]
     pub fn armed(&self, index: u32) -> Time {
         self.armed.get(index as usize).copied().unwrap_or(Time::NEVER)
     }
@@ -45,7 +52,13 @@ impl Timers {
     }
 
     /// Takes the next index that is due. It is no longer armed: who was woken early arms it again.
+    #[inline]
     pub fn pop_due(&mut self, now: Time) -> Option<u32> {
+        // Nearly always nothing is due.
+        if self.next() > now { None } else { self.pop_reached(now) }
+    }
+
+    fn pop_reached(&mut self, now: Time) -> Option<u32> {
         while let Some(&Reverse((at, index))) = self.heap.peek() {
             if at > now {
                 return None;

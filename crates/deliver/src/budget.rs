@@ -60,7 +60,7 @@ impl Budget {
         Budget { needed_bytes, arrived_bytes: 0 }
     }
 
-    /// So many bytes more have arrived.
+    /// Notes that bytes have arrived.
     pub fn add(&mut self, bytes: u64) {
         self.arrived_bytes += bytes;
     }

@@ -52,6 +52,16 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// Sets the payload of the packets of tensors that are sent from now on. A length that no segment can have changes
+    /// nothing.
+    // spec: F-01
+    pub fn set_segment_bytes(&mut self, segment_bytes: u16) {
+        let config = Config { segment_bytes, ..self.config.clone() };
+        if config.check().is_ok() {
+            self.config = config;
+        }
+    }
+
     /// An endpoint with no calls. Paths are drawn from `rng`.
     pub fn new(config: Config, rng: Rng) -> Result<Endpoint, ConfigError> {
         config.check()?;
@@ -119,7 +129,7 @@ impl Endpoint {
     /// Takes in a packet whose prefix the caller has [read](peek).
     #[inline]
     pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
-        match prefix.kind {
+        match prefix.kind() {
             _ if !self.config.credentials.admit(prefix, packet.header) => self.stats.foreign += 1,
             Kind::DeliverData => self.handle_data(now, prefix, packet),
             Kind::DeliverAck => self.handle_echo(now, prefix, packet),

@@ -27,7 +27,7 @@ pub enum Importance {
 /// One segment in so many is sampled: 5%.
 const SAMPLE_EVERY: u32 = 20;
 
-/// So many segments are sampled at least: the median of fewer says little.
+/// Least number of segments that are sampled: the median of fewer says little.
 const LEAST_SAMPLE: u32 = 16;
 
 /// What a mean magnitude is compared with.

@@ -28,8 +28,14 @@ pub struct Config {
     pub initial_rto: Span,
     /// Longest wait for an answer, however often it was doubled. Default 1 s.
     pub max_rto: Span,
+    /// True if the first timeout since the last answer only sends the oldest packet in flight again, and the second one
+    /// gives up everything in flight (RFC 9002, 6.2). For hosts whose answers are late because they sleep: a timeout
+    /// that found nothing lost costs one packet, and not the window. Needs losses that are found by order. Default no.
+    pub probes_first: bool,
     /// How losses are found. Default by order.
     pub loss_detection: LossDetection,
+    /// Order among messages of one priority. Default in turn.
+    pub order: MessageOrder,
     /// By order: a transmission is lost when one that left this many later was answered. Default 3
     /// (RFC 9002, 6.1.1). Sprayed packets need more.
     pub reordering_packets: u32,
@@ -50,6 +56,18 @@ pub enum LossDetection {
     ByPriority,
 }
 
+/// Order in which messages of one priority send.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum MessageOrder {
+    /// A packet of each in turn: none waits for another, and all of them end late.
+    #[default]
+    InTurn,
+    /// The one that was started first, as far as its window allows: it ends as early as it can. For messages that
+    /// others wait for one by one, as in a ring: in turn, all messages of a round would arrive at its end, and
+    /// the link would be idle until the first of the next round is there.
+    Started,
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -61,7 +79,9 @@ impl Default for Config {
             min_rto: Span::from_ms(1),
             initial_rto: Span::from_ms(10),
             max_rto: Span::from_s(1),
+            probes_first: false,
             loss_detection: LossDetection::default(),
+            order: MessageOrder::default(),
             reordering_packets: 3,
         }
     }

@@ -16,7 +16,7 @@ mod scoreboard;
 mod sender;
 mod windowed;
 
-pub use config::{Config, ConfigError, LossDetection};
+pub use config::{Config, ConfigError, LossDetection, MessageOrder};
 pub use thalweg_transport::Dropped;
 pub use thalweg_transport::messages::{
     ArrivalStats, Event, FlowId, FlowTagger, MAX_PACKETS, Message, MessageConfig,

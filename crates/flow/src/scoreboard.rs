@@ -8,9 +8,11 @@
 //! transmission of it counts.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 
 use thalweg_transport::messages::bits::{Arrivals, BitRing};
-use thalweg_transport::{LossDetector, LossThreshold};
+use thalweg_transport::{LossDetector, LossThreshold, Transmission};
 
 /// The state of an outgoing message, in packets.
 #[derive(Clone, Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct Scoreboard {
     asked_end: u32,
     /// What was sent of packets below this one since the last timeout was sent again.
     timed_out_end: u32,
+    /// First transmission after a timeout that gave up the oldest packet only, until something is answered.
+    probe: Option<NonZeroU32>,
 }
 
 /// What an acknowledgement says.
@@ -44,6 +48,8 @@ pub(crate) struct Answer {
     pub cumulative: u32,
     /// Bit `i` says that packet `cumulative + 1 + i` has arrived.
     pub sack: u64,
+    /// Number of packets right before `index` that have arrived as well; at most `index`.
+    pub run: u32,
 }
 
 /// What an acknowledgement changed.
@@ -53,6 +59,13 @@ pub(crate) struct Change {
     pub arrived: u32,
     /// The last transmission that it showed to be lost.
     pub lost_transmission: Option<u64>,
+}
+
+impl Answer {
+    /// The packet that arrived, and those right before it.
+    fn indices(&self) -> RangeInclusive<u32> {
+        self.index - self.run.min(self.index)..=self.index
+    }
 }
 
 impl Scoreboard {
@@ -69,6 +82,7 @@ impl Scoreboard {
             next_transmission: 0,
             asked_end: 0,
             timed_out_end: 0,
+            probe: None,
         }
     }
 
@@ -84,6 +98,7 @@ impl Scoreboard {
         self.next_transmission = 0;
         self.asked_end = 0;
         self.timed_out_end = 0;
+        self.probe = None;
     }
 
     #[inline]
@@ -188,7 +203,11 @@ impl Scoreboard {
         }
         let before = self.arrived.total();
         self.arrived.insert_below(answer.cumulative);
-        self.arrived.insert(answer.index);
+        if answer.run > 0 {
+            self.note_run(answer);
+        } else {
+            self.arrived.insert(answer.index);
+        }
         if answer.sack != 0 {
             self.arrived.insert_sack(answer.cumulative, answer.sack);
         }
@@ -207,6 +226,15 @@ impl Scoreboard {
         Some(self.arrived.total() - before)
     }
 
+    /// The packets of an answer to several.
+    fn note_run(&mut self, answer: &Answer) {
+        // Highest first: the lowest may move the start.
+        answer.indices().rev().for_each(|index| {
+            self.arrived.insert(index);
+        });
+    }
+
+    #[inline]
     fn is_plausible(&self, answer: &Answer) -> bool {
         let sack_end =
             u64::from(answer.cumulative) + 1 + u64::from(64 - answer.sack.leading_zeros());
@@ -227,7 +255,7 @@ impl Scoreboard {
     /// Keeps lost and arrived packets disjoint.
     fn drop_arrived_from_lost(&mut self, answer: &Answer) {
         self.lost_count -= self.lost.advance(self.arrived.cumulative());
-        self.drop_from_lost(answer.index);
+        answer.indices().for_each(|index| self.drop_from_lost(index));
         let mut sack = answer.sack;
         while sack != 0 {
             self.drop_from_lost(answer.cumulative + 1 + sack.trailing_zeros());
@@ -280,9 +308,40 @@ impl Scoreboard {
         self.resend.push_back(index);
     }
 
+    /// Gives up the oldest transmission in flight, where losses are found by order: its packet is sent again, and the
+    /// answer shows what became of the others.
+    pub fn on_probe(&mut self) {
+        let is_awaited = |sent: &Transmission<u32>| !self.arrived.contains(sent.item);
+        if let Some(oldest) = self.sent.pop_expired(is_awaited, |_| true) {
+            self.mark_lost(oldest.item);
+            // One was sent before, so it is not 0; answers have 32 bits as well.
+            self.probe = NonZeroU32::new(self.next_transmission as u32);
+        }
+    }
+
+    /// Takes in the first transmission that is answered after a probe. Where it is the probe or a later one, all that
+    /// left before it and was not answered is lost: it had a timeout longer to arrive. An earlier one was late, and
+    /// says nothing. Returns the last transmission before the probe if that is lost.
+    #[inline]
+    pub fn on_probe_answered(&mut self, answered: u64) -> Option<u64> {
+        let probe = u64::from(self.probe.take()?.get());
+        (answered >= probe).then(|| self.give_up_before(probe))
+    }
+
+    fn give_up_before(&mut self, probe: u64) -> u64 {
+        let is_before = |sent: &Transmission<u32>| sent.number < probe;
+        while let Some(lost) =
+            self.sent.pop_expired(|sent| !self.arrived.contains(sent.item), is_before)
+        {
+            self.mark_lost(lost.item);
+        }
+        probe - 1
+    }
+
     /// Gives up everything on the way. It is sent again in the order of the message.
     pub fn on_timeout(&mut self) {
         self.timed_out_end = self.next;
+        self.probe = None;
         self.sent.clear();
         self.resend.clear();
         self.lost.reset(self.arrived.cumulative());

@@ -13,6 +13,10 @@ use thalweg_wire::flow::{Ack, Data};
 use crate::config::{Config, LossDetection};
 use crate::scoreboard::{Answer, Scoreboard};
 
+/// Acknowledgements of a window that a sender asks for, where receivers answer several packets together. Fewer would
+/// leave the path empty for a part of every round trip; a window of fewer packets is answered packet by packet.
+const ACKS_PER_WINDOW: u64 = 4;
+
 /// An outgoing message, or the place where one was.
 pub(crate) struct Sender {
     pub flow: FlowId,
@@ -28,11 +32,15 @@ pub(crate) struct Sender {
     entropy: u16,
     tagger: FlowTagger,
     body: Payload,
+    /// Payload of every packet but the last. A message keeps what it began with.
+    segment_bytes: u32,
     /// Payload of the last packet.
     last_bytes: u32,
     last_index: u32,
     board: Scoreboard,
     path: Path,
+    /// Packets since the last one whose acknowledgement is not held back.
+    unmarked_packets: u16,
     /// Loss of a transmission below this number belongs to a window that was cut already.
     recovery_end: u64,
     timeouts: u32,
@@ -64,28 +72,28 @@ pub(crate) enum Outcome {
 }
 
 impl Path {
-    /// Nothing is known to the message with this number.
-    pub fn new(config: &Config, control: &CheckedControl, number: u64) -> Path {
+    /// Nothing is known to a message whose control has these random numbers.
+    pub fn new(config: &Config, control: &CheckedControl, rng: Rng) -> Path {
         Path {
             control: control.start(&config.control_start()),
             rtt: RttEstimator::new(config.rto_limits()),
-            rng: control_rng(config, number),
+            rng,
         }
     }
 
-    /// Path state that the message with this number starts from.
-    pub fn for_next(&self, config: &Config, number: u64) -> Path {
-        let mut next = self.clone();
+    /// Path state that the next message starts from, whose control has these random numbers.
+    pub fn for_next(&self, rng: Rng) -> Path {
+        let mut next = Path { rng, ..self.clone() };
         next.control.restart();
-        next.rng = control_rng(config, number);
         next.rtt.stop_backing_off();
         next
     }
 }
 
-/// The random numbers of the control of one message: independent of all others of the endpoint.
-fn control_rng(config: &Config, number: u64) -> Rng {
-    Rng::new(config.seed).substream("bbr", number)
+/// The first priority of the same class.
+#[cold]
+fn most_urgent(dscp: Dscp) -> Dscp {
+    Dscp::of_priority(0).in_class(dscp.class())
 }
 
 impl Sender {
@@ -101,10 +109,12 @@ impl Sender {
             entropy: 0,
             tagger: FlowTagger::default(),
             body: Payload::Length(Bytes::ZERO),
+            segment_bytes: config.messages.segment_bytes,
             last_bytes: 0,
             last_index: 0,
             board: Scoreboard::new(LossThreshold::Sent(config.reordering_packets)),
             path,
+            unmarked_packets: 0,
             recovery_end: 0,
             timeouts: 0,
             detections: 0,
@@ -123,10 +133,10 @@ impl Sender {
         path: Path,
     ) -> Result<(), StartError> {
         let bytes = message.body.bytes();
-        let packets =
-            packets_of(bytes, config.messages.segment_bytes).ok_or(StartError::TooLong(bytes))?;
+        self.segment_bytes = config.messages.segment_bytes;
+        let packets = packets_of(bytes, self.segment_bytes).ok_or(StartError::TooLong(bytes))?;
         self.last_index = packets - 1;
-        let before_last = u64::from(self.last_index) * u64::from(config.messages.segment_bytes);
+        let before_last = u64::from(self.last_index) * u64::from(self.segment_bytes);
         // At most a segment, which has 32 bits.
         self.last_bytes = (bytes.as_u64() - before_last) as u32;
         self.flow = flow;
@@ -138,6 +148,7 @@ impl Sender {
         self.board.reset(packets);
         self.path = path;
         self.infos.clear();
+        self.unmarked_packets = 0;
         self.recovery_end = 0;
         self.timeouts = 0;
         self.detections = 0;
@@ -180,20 +191,20 @@ impl Sender {
     /// Whether it has a packet to send and its window lets it.
     #[inline]
     pub fn is_ready(&self, config: &Config) -> bool {
-        self.is_live && self.board.has_work(config.messages.span_packets) && self.has_window(config)
+        self.is_live && self.board.has_work(config.messages.span_packets) && self.has_window()
     }
 
     /// Whether its window has room for a packet.
     #[inline]
-    fn has_window(&self, config: &Config) -> bool {
+    fn has_window(&self) -> bool {
         let after = u64::from(self.board.in_flight_packets() + 1);
-        after * u64::from(config.messages.segment_bytes) <= self.path.control.window().as_u64()
+        after * u64::from(self.segment_bytes) <= self.path.control.window().as_u64()
     }
 
     /// The packet that it is ready to send.
     #[inline]
     pub fn next_index(&mut self, config: &Config) -> Option<u32> {
-        if !self.is_live || !self.has_window(config) {
+        if !self.is_live || !self.has_window() {
             return None;
         }
         self.board.choose(config.messages.span_packets)
@@ -218,13 +229,12 @@ impl Sender {
     #[inline]
     fn tag(&mut self, config: &Config, index: u32) -> (Tag, u8) {
         // A resent packet gets the tag of its place in the message again.
-        let mut tag =
-            self.tagger.tag(Bytes::from(index) * u64::from(config.messages.segment_bytes));
+        let mut tag = self.tagger.tag(Bytes::from(index) * u64::from(self.segment_bytes));
         let first_priority = tag.dscp.priority();
         // Others wait for it at the receiver.
         // spec: Q-08
         if config.loss_detection == LossDetection::ByPriority && self.board.was_sent(index) {
-            tag.dscp = Dscp::of_priority(0).in_class(tag.dscp.class());
+            tag.dscp = most_urgent(tag.dscp);
         }
         (tag, first_priority)
     }
@@ -244,14 +254,15 @@ impl Sender {
         index: u32,
         outbox: &mut dyn Outbox,
     ) -> Option<bool> {
-        let payload_bytes = self.payload_bytes(config, index);
+        let payload_bytes = self.payload_bytes(index);
         let is_resend = self.board.was_sent(index);
         let body_size = self.body.body_size(payload_bytes);
         let packet = outbox.lend(body_size, Purpose::of_data(is_resend))?;
-        if self.board.in_flight_packets() == 0 {
+        let in_flight_packets = self.board.in_flight_packets();
+        if in_flight_packets == 0 {
             self.begin_waiting(config, now);
         }
-        self.fill(config, now, index, packet);
+        self.fill(config, now, index, in_flight_packets, packet);
         Some(is_resend)
     }
 
@@ -264,15 +275,23 @@ impl Sender {
     }
 
     #[inline]
-    fn payload_bytes(&self, config: &Config, index: u32) -> u32 {
-        if index == self.last_index { self.last_bytes } else { config.messages.segment_bytes }
+    fn payload_bytes(&self, index: u32) -> u32 {
+        if index == self.last_index { self.last_bytes } else { self.segment_bytes }
     }
 
     #[inline]
-    fn fill(&mut self, config: &Config, now: Time, index: u32, mut packet: Packet<'_>) {
-        let offset = Bytes::from(index) * u64::from(config.messages.segment_bytes);
+    fn fill(
+        &mut self,
+        config: &Config,
+        now: Time,
+        index: u32,
+        in_flight_packets: u32,
+        mut packet: Packet<'_>,
+    ) {
+        let offset = Bytes::from(index) * u64::from(self.segment_bytes);
         let (tag, first_priority) = self.tag(config, index);
-        let transmission = self.note_sent(config, now, index, tag);
+        let wants_ack = self.wants_ack(config, index);
+        let transmission = self.note_sent(now, index, in_flight_packets, tag);
         let envelope = Envelope {
             dst: self.dst,
             tag,
@@ -289,21 +308,43 @@ impl Sender {
             index,
             // Beyond 32 bits only time shows losses.
             transmission: transmission as u32,
-            segment_bytes: config.messages.segment_bytes,
+            segment_bytes: self.segment_bytes,
             priority: first_priority,
+            wants_ack,
         };
         envelope.fill(&mut packet, |header| data.encode(header));
         self.body.fill(offset, packet.body);
     }
 
+    /// Returns whether the acknowledgement of a packet that leaves now is needed at once: that of the last packet, of
+    /// one that is sent again, and a few of every window, so that the next packets leave while others travel.
+    // spec: F-06
+    #[inline]
+    fn wants_ack(&mut self, config: &Config, index: u32) -> bool {
+        let batch_packets = config.messages.ack_batch_packets;
+        if batch_packets == 1 {
+            return false;
+        }
+        self.unmarked_packets += 1;
+        let window_packets = self.path.control.window().as_u64() / u64::from(self.segment_bytes);
+        let every = (window_packets / ACKS_PER_WINDOW).min(u64::from(batch_packets));
+        let wants = index == self.last_index
+            || self.board.was_sent(index)
+            || u64::from(self.unmarked_packets) >= every;
+        if wants {
+            self.unmarked_packets = 0;
+        }
+        wants
+    }
+
     /// Counts a packet as sent. Returns the number of the transmission.
     #[inline]
-    fn note_sent(&mut self, config: &Config, now: Time, index: u32, tag: Tag) -> u64 {
-        let segment = Bytes::from(config.messages.segment_bytes);
+    fn note_sent(&mut self, now: Time, index: u32, in_flight_packets: u32, tag: Tag) -> u64 {
+        let segment = Bytes::from(self.segment_bytes);
         let packet = SentPacket {
             now,
             bytes: segment,
-            in_flight: segment * u64::from(self.board.in_flight_packets()),
+            in_flight: segment * u64::from(in_flight_packets),
             priority: tag.dscp.priority(),
         };
         let transmission = self.board.on_sent(index);
@@ -322,6 +363,7 @@ impl Sender {
             transmission: u64::from(ack.transmission),
             cumulative: ack.cumulative,
             sack: ack.sack,
+            run: ack.run.into(),
         };
         if src != self.dst {
             return Outcome::Rejected;
@@ -332,6 +374,7 @@ impl Sender {
         };
         let Some(change) = change else { return Outcome::Rejected };
         if self.board.is_complete() {
+            self.judge_probe(now, ack.transmission.into());
             return Outcome::Complete;
         }
         if change.arrived > 0 {
@@ -352,7 +395,7 @@ impl Sender {
         in_flight_packets: u32,
         arrived_packets: u32,
     ) {
-        let segment = Bytes::from(config.messages.segment_bytes);
+        let segment = Bytes::from(self.segment_bytes);
         let round_trip = now.since(ack.sent_at);
         self.path.rtt.sample(config.rto_limits(), round_trip);
         self.path.rtt.stop_backing_off();
@@ -373,15 +416,37 @@ impl Sender {
             info,
         };
         self.path.control.on_ack(&acked, &mut self.path.rng);
+        self.judge_probe(now, ack.transmission.into());
     }
 
     // spec
     fn on_loss(&mut self, now: Time, transmission: u64) {
         self.detections += 1;
+        self.cut_window(now, transmission);
+    }
+
+    /// Has the control take in the loss of a transmission, once for all that are lost together.
+    #[inline]
+    fn cut_window(&mut self, now: Time, transmission: u64) {
         if transmission >= self.recovery_end {
             self.recovery_end = self.board.next_transmission();
             let lost = Lost { now, transmission, next_transmission: self.recovery_end };
             self.path.control.on_loss(&lost);
+        }
+    }
+
+    /// Returns whether a timeout may leave what is in flight where it is.
+    fn may_probe(&self, config: &Config) -> bool {
+        config.probes_first
+            && config.loss_detection == LossDetection::ByOrder
+            && !self.path.rtt.is_backing_off()
+    }
+
+    /// Learns from the first answer after a probe, and cuts the window if the probe repeated what was lost.
+    #[inline]
+    fn judge_probe(&mut self, now: Time, answered: u64) {
+        if let Some(transmission) = self.board.on_probe_answered(answered) {
+            self.cut_window(now, transmission);
         }
     }
 
@@ -391,6 +456,12 @@ impl Sender {
             return false;
         }
         self.timeouts += 1;
+        if self.may_probe(config) {
+            self.board.on_probe();
+            self.path.rtt.back_off();
+            self.deadline = now + self.path.rtt.timeout(config.rto_limits());
+            return true;
+        }
         self.board.on_timeout();
         self.path.control.on_timeout(now);
         self.path.rtt.back_off();

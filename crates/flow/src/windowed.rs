@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_core::{NodeId, Outbox, Time, Timers};
+use thalweg_core::{NodeId, Outbox, Rng, Time, Timers};
 use thalweg_transport::messages::{Event, FlowId, Message, StartError, Turns};
 use thalweg_transport::{CheckedControl, Inbox, MessageConfig, Protocol};
 use thalweg_wire::flow::Ack;
 
-use crate::config::{Config, ConfigError, LossDetection};
+use crate::config::{Config, ConfigError, LossDetection, MessageOrder};
 use crate::sender::{Outcome, Path, Sender};
 
 /// Sends as much of every message as its congestion control allows. Outgoing messages are in places that
@@ -16,7 +16,11 @@ use crate::sender::{Outcome, Path, Sender};
 pub struct Windowed {
     config: Config,
     control: CheckedControl,
+    /// Random numbers of controls: each message has its own, independent of all others of the endpoint.
+    control_rngs: Rng,
     senders: Vec<Sender>,
+    /// Number of messages that were started before the one of each place, modulo 2^32.
+    started_after: Vec<u32>,
     vacant: Vec<u32>,
     /// Messages that may have something to send: the most urgent first, and in turn among equals.
     ready: Turns,
@@ -26,6 +30,8 @@ pub struct Windowed {
     releases: Timers,
     /// What the last messages have learned, if that is wanted.
     paths: BTreeMap<NodeId, Path>,
+    /// Number of messages that were started, modulo 2^32.
+    started: u32,
 }
 
 impl Protocol for Windowed {
@@ -37,13 +43,16 @@ impl Protocol for Windowed {
         config.check()?;
         Ok(Windowed {
             control: config.control.checked()?,
+            control_rngs: Rng::new(config.seed).stream("bbr"),
             config,
             senders: Vec::new(),
+            started_after: Vec::new(),
             vacant: Vec::new(),
             ready: Turns::default(),
             timers: Timers::default(),
             releases: Timers::default(),
             paths: BTreeMap::new(),
+            started: 0,
         })
     }
 
@@ -65,11 +74,14 @@ impl Protocol for Windowed {
     ) -> Result<FlowId, StartError> {
         let slot = self.vacant_slot()?;
         let flow = FlowId::new(number, slot);
+        let rng = self.control_rngs.nth(number);
         let path = match self.paths.get(&message.dst) {
-            Some(path) => path.for_next(&self.config, number),
-            None => Path::new(&self.config, &self.control, number),
+            Some(path) => path.for_next(rng),
+            None => Path::new(&self.config, &self.control, rng),
         };
         self.senders[slot as usize].begin(&self.config, now, flow, message, path)?;
+        self.started_after[slot as usize] = self.started;
+        self.started = self.started.wrapping_add(1);
         self.vacant.pop();
         self.enqueue_if_ready(now, slot);
         Ok(flow)
@@ -102,7 +114,10 @@ impl Protocol for Windowed {
                     None
                 }
             };
-            self.ready.end_turn(sender.queued);
+            match config.order {
+                MessageOrder::InTurn => self.ready.end_turn(sender.queued),
+                MessageOrder::Started => self.ready.end_turn_in_order(sender.queued),
+            }
             if is_resend.is_some() {
                 return is_resend;
             }
@@ -155,6 +170,10 @@ impl Protocol for Windowed {
             if sender.deadline > now {
                 self.timers.arm(slot, sender.deadline);
             } else if sender.on_timeout(&self.config, now) {
+                // After a probe others are still in flight.
+                if sender.awaits_answer() {
+                    self.timers.arm(slot, sender.deadline);
+                }
                 self.enqueue_if_ready(now, slot);
             } else {
                 inbox.events.push_back(Event::Failed(sender.finish(now)));
@@ -193,6 +212,16 @@ impl Protocol for Windowed {
 }
 
 impl Windowed {
+    /// Sets the payload of the packets of messages that begin from now on.
+    // spec: F-01, F-06
+    pub fn set_segment_bytes(&mut self, segment_bytes: u32) {
+        if segment_bytes > 0 && segment_bytes != self.config.messages.segment_bytes {
+            self.config.messages.segment_bytes = segment_bytes;
+            // Windows that were learned are counted in packets of the length before.
+            self.paths.clear();
+        }
+    }
+
     /// The place on top of the vacant ones.
     fn vacant_slot(&mut self) -> Result<u32, StartError> {
         if let Some(&slot) = self.vacant.last() {
@@ -202,8 +231,9 @@ impl Windowed {
         if slot >> FlowId::SLOT_BITS != 0 {
             return Err(StartError::TooMany);
         }
-        let path = Path::new(&self.config, &self.control, 0);
+        let path = Path::new(&self.config, &self.control, self.control_rngs.clone());
         self.senders.push(Sender::vacant(&self.config, path));
+        self.started_after.push(0);
         self.vacant.push(slot);
         Ok(slot)
     }
@@ -217,8 +247,21 @@ impl Windowed {
         }
         let Some(priority) = sender.urgency(&self.config) else { return };
         // It keeps its turn, unless something has become more urgent.
-        if sender.queued.is_none_or(|queued| priority < queued) {
-            self.ready.put(slot, sender.queued.replace(priority), priority);
+        if sender.queued.is_some_and(|queued| priority >= queued) {
+            return;
+        }
+        let queued = sender.queued.replace(priority);
+        match self.config.order {
+            MessageOrder::InTurn => self.ready.put(slot, queued, priority),
+            MessageOrder::Started => {
+                // Far fewer than 2^31 messages are being sent.
+                let order = self.started_after[slot as usize];
+                let goes_before = |other: u32| {
+                    let distance = order.wrapping_sub(self.started_after[other as usize]);
+                    (1..1 << 31).contains(&distance)
+                };
+                self.ready.put_in_order(slot, queued, priority, goes_before);
+            }
         }
     }
 

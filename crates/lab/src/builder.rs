@@ -94,6 +94,7 @@ impl<'a> Builder<'a> {
         let bridge = node.end(BRIDGE_INTERFACE.to_owned(), address);
         let netlink = &mut node.namespace.netlink;
         link::add_bridge(netlink, &bridge)?;
+        link::set_mtu(netlink, MAIN, self.spec.mtu_bytes)?;
         if let Some(address) = address {
             link::add_address(netlink, MAIN, address)?;
             if self.spec.lossy_hosts.is_none() {
@@ -125,7 +126,7 @@ impl<'a> Builder<'a> {
         let far = node.end(HOST_INTERFACE.to_owned(), Some(address));
         let port = rack.end(port, None);
         let shape = Shape::new(self.spec.rate, 1, self.spec.per_packet);
-        self.connect(rack, &port, &mut node, &far, shape)?;
+        self.connect((rack, &port), (&mut node, &far), shape, self.spec.mtu_bytes)?;
         let netlink = &mut node.namespace.netlink;
         link::add_address(netlink, MAIN, address)?;
         match lossy {
@@ -146,7 +147,8 @@ impl<'a> Builder<'a> {
         let port = core.end(format!("rack{number}"), None);
         let links = self.spec.hosts_per_rack();
         let shape = Shape::new(self.spec.rate, links, self.spec.per_packet);
-        self.connect(core, &port, rack, &far, shape)?;
+        let mtu_bytes = self.spec.core_mtu_bytes.unwrap_or(self.spec.mtu_bytes);
+        self.connect((core, &port), (rack, &far), shape, mtu_bytes)?;
         let netlink = &mut rack.namespace.netlink;
         link::put_on_bridge(netlink, far.index, MAIN)?;
         link::bring_up(netlink, far.index)
@@ -156,11 +158,10 @@ impl<'a> Builder<'a> {
     /// last one up can send at once, and of the two that should be the host.
     fn connect(
         &self,
-        near: &mut Node,
-        port: &End,
-        far: &mut Node,
-        end: &End,
+        (near, port): (&mut Node, &End),
+        (far, end): (&mut Node, &End),
         shape: Shape,
+        mtu_bytes: u16,
     ) -> Result<(), LabError> {
         let near = &mut near.namespace.netlink;
         link::add_pair(near, port, MAIN, end, far.namespace.file.as_raw_fd())?;
@@ -169,6 +170,7 @@ impl<'a> Builder<'a> {
             if self.spec.per_packet {
                 link::send_one_by_one(netlink, index)?;
             }
+            link::set_mtu(netlink, index, mtu_bytes)?;
             shape.apply(netlink, index)?;
         }
         link::bring_up(near, port.index)

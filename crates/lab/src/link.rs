@@ -80,6 +80,12 @@ pub(crate) fn send_one_by_one(netlink: &mut Netlink, index: u32) -> Result<(), L
     set(netlink, index, vec![LinkAttribute::GsoMaxSegs(1)]).map_err(|error| VETH.refused(error))
 }
 
+/// Sets the largest packet that a link carries. A bridge keeps it whatever its ports have.
+pub(crate) fn set_mtu(netlink: &mut Netlink, index: u32, mtu_bytes: u16) -> Result<(), LabError> {
+    set(netlink, index, vec![LinkAttribute::Mtu(mtu_bytes.into())])
+        .map_err(|error| NETLINK.refused(error))
+}
+
 /// Brings a link up. IPv6 stays silent on it: nobody uses it, and its announcements would be
 /// strange packets in every count.
 pub(crate) fn bring_up(netlink: &mut Netlink, index: u32) -> Result<(), LabError> {

@@ -75,6 +75,12 @@ impl Place {
         })
     }
 
+    /// Sets the largest packet that its interface sends, while programs run.
+    pub fn set_mtu(&self, mtu_bytes: u16) -> Result<(), LabError> {
+        let open = || Netlink::open().map_err(|error| NETLINK.refused(error));
+        self.run(|| link::set_mtu(&mut open()?, self.index, mtu_bytes))?
+    }
+
     /// Takes its link down for the rest of its life, as when a host dies or a cable is pulled: nothing that it sends
     /// leaves it, and nothing reaches it.
     pub fn take_down(&self) -> Result<(), LabError> {

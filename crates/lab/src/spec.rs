@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use thalweg_core::Rate;
+use thalweg_core::{MTU_BYTES, MTU_BYTES_MAX, MTU_BYTES_MIN, Rate};
 use thiserror::Error;
 
 /// Most racks of a lab.
@@ -44,6 +44,11 @@ pub struct Spec {
     /// Packets travel one by one, as on a wire. Otherwise the kernel passes up to 64 KB on in one
     /// piece, which costs far less time, but a loss then takes the whole piece.
     pub per_packet: bool,
+    /// MTU of all links.
+    pub mtu_bytes: u16,
+    /// MTU of the links between racks, if it is another one. Hosts and switches do not learn of it: packets that are
+    /// longer are dropped on the path.
+    pub core_mtu_bytes: Option<u16>,
     /// Racks.
     pub racks: u32,
     /// Further hosts in rack 0, for daemons.
@@ -78,13 +83,16 @@ pub enum SpecError {
         /// Hosts asked for.
         hosts: u32,
     },
+    /// An MTU that links cannot have.
+    #[error("an MTU of {0} bytes: give {MTU_BYTES_MIN} to {MTU_BYTES_MAX}")]
+    Mtu(u16),
     /// Too slow to be useful.
     #[error("a rate of {0}: give at least 100kbps")]
     Rate(Rate),
 }
 
 impl Default for Spec {
-    /// Eight hosts in one rack with links of 1 Gbps, no loss, no servers.
+    /// Eight hosts in one rack with links of 1 Gbps and an MTU of 1,500 bytes, no loss, no servers.
     fn default() -> Spec {
         Spec {
             hosts: 8,
@@ -92,6 +100,8 @@ impl Default for Spec {
             loss: 0.0,
             lossy_hosts: None,
             per_packet: false,
+            mtu_bytes: MTU_BYTES,
+            core_mtu_bytes: None,
             racks: 1,
             servers: 0,
         }
@@ -115,6 +125,10 @@ impl Spec {
         }
         if let Some(lossy) = self.lossy_hosts.filter(|lossy| *lossy > self.hosts) {
             return Err(SpecError::LossyHosts { lossy, hosts: self.hosts });
+        }
+        let mut mtus = [Some(self.mtu_bytes), self.core_mtu_bytes].into_iter().flatten();
+        if let Some(mtu) = mtus.find(|mtu| !(MTU_BYTES_MIN..=MTU_BYTES_MAX).contains(mtu)) {
+            return Err(SpecError::Mtu(mtu));
         }
         if self.rate.as_bps() < MIN_RATE_BPS {
             return Err(SpecError::Rate(self.rate));
@@ -191,6 +205,11 @@ mod tests {
             (
                 Spec { loss: f64::NAN, ..spec(8, 1) },
                 "a loss of NaN: give a probability from 0 to below 1",
+            ),
+            (Spec { mtu_bytes: 9_001, ..spec(2, 1) }, "an MTU of 9001 bytes: give 576 to 9000"),
+            (
+                Spec { core_mtu_bytes: Some(575), ..spec(2, 2) },
+                "an MTU of 575 bytes: give 576 to 9000",
             ),
             (Spec { lossy_hosts: Some(5), ..spec(2, 1) }, "5 lossy hosts of 2: give at most 2"),
             (Spec { rate: slow, ..spec(8, 1) }, "a rate of 99999 bps: give at least 100kbps"),

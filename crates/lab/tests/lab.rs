@@ -274,3 +274,28 @@ fn a_program_that_is_not_there_is_named() {
          its path"
     );
 }
+
+/// Sends a datagram that must not be cut, of which nobody knows whether it passes.
+fn passes(from: &Place, to: &Place, payload_bytes: usize) -> bool {
+    let (here, there) = (socket(from), socket(to));
+    there.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let bytes = vec![7; payload_bytes];
+    let sent = here.send_to(&bytes, there.local_addr().expect("bound"));
+    let mut received = vec![0; 16_384];
+    sent.is_ok() && there.recv(&mut received).is_ok_and(|length| length == payload_bytes)
+}
+
+// spec: F-01 lab
+#[test]
+fn links_have_the_mtu_that_they_are_given() {
+    let spec = Spec { hosts: 2, racks: 2, mtu_bytes: 9_000, ..Spec::default() };
+    let Some(lab) = build_or_skip(&spec) else { return };
+    ping(lab.host(0), lab.host(1));
+    assert!(passes(lab.host(0), lab.host(1), 8_972));
+    let spec = Spec { core_mtu_bytes: Some(1_500), ..spec };
+    let Some(lab) = build_or_skip(&spec) else { return };
+    ping(lab.host(0), lab.host(1));
+    assert!(passes(lab.host(0), lab.rack(0), 8_972), "only the links between racks are narrow");
+    assert!(!passes(lab.host(0), lab.host(1), 8_972), "what is longer is dropped on the path");
+    assert!(passes(lab.host(0), lab.host(1), 1_472));
+}

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_core::{
-    Body, Dscp, Ecn, HEADER_BYTES, Meta, NodeId, Pacer, Packet, Reports, Span, Time, Verdict,
+    Body, Dscp, Ecn, HEADER_BYTES, MTU_BYTES_MAX, Meta, NodeId, Pacer, Packet, Reports, Span, Time,
+    Verdict, body_bytes_of_mtu,
 };
 use thiserror::Error;
 
@@ -47,8 +48,7 @@ pub struct DriverConfig {
     /// Super-packets to take in with one call and one reading of the clock, 1 to
     /// [`MESSAGES_PER_CALL`]. 8 by default: half a megabyte, which stays in a core's cache.
     pub burst_batches: usize,
-    /// The longest packet that the machine may send, header included. 8,256 by default: 2,048
-    /// values of four bytes, which fill a jumbo frame.
+    /// The longest packet that the machine may send, header included. 8,960 by default: what fills a jumbo frame.
     pub max_packet_bytes: usize,
     /// Memory for what the machine sends between two calls to the kernel. 256 KiB by default: four
     /// super-packets. More makes longer batches for many destinations; less leaves more of what
@@ -68,7 +68,7 @@ pub enum Wait {
     /// Leaves the core to others. A wake-up takes some 50 µs.
     #[default]
     Sleep,
-    /// Asks again at once, for which it needs a core of its own.
+    /// Asks again at once, for which it wants a core of its own. Other threads that wait for the core get it in between.
     Spin,
 }
 
@@ -78,7 +78,7 @@ impl Default for DriverConfig {
             node: NodeId(0),
             framing_bytes: 38,
             burst_batches: 8,
-            max_packet_bytes: HEADER_BYTES + 8_192,
+            max_packet_bytes: HEADER_BYTES + body_bytes_of_mtu(MTU_BYTES_MAX) as usize,
             outbox_bytes: 256 << 10,
             patience: Span::from_ms(100),
             wait: Wait::Sleep,
@@ -258,7 +258,8 @@ impl<M: Reports> Driver<M> {
     /// than `at_most`.
     pub fn wait(&mut self, at_most: Duration) -> Result<(), DriverError> {
         if self.config.wait == Wait::Spin {
-            std::hint::spin_loop();
+            // Where there are more such threads than cores, the one that has work to do is another.
+            std::thread::yield_now();
             return Ok(());
         }
         let now = self.clock.now();

@@ -19,6 +19,7 @@ mod cut;
 pub mod descriptors;
 pub mod driver;
 pub mod fork;
+pub mod interface;
 mod layout;
 mod memory;
 pub mod message;
@@ -35,8 +36,9 @@ pub mod waker;
 
 pub use clock::SHARED_PHASE;
 pub use driver::{Driver, DriverConfig, DriverError, Turn, Wait};
+pub use interface::{link_rate_of, mtu_of};
 pub use message::{Arrival, MESSAGES_PER_CALL, Message};
-pub use network::{Network, PORTS_PER_NODE};
+pub use network::{Network, PORTS_PER_NODE, SHARD_PORTS, shard_of};
 pub use peers::{MAX_NODES, PeerError, Peers, STRANGER};
 pub use socket::{
     Endpoint, EndpointConfig, Offload, OpenError, Readiness, SEGMENTS_PER_SEND, SEND_BYTES,

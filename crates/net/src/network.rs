@@ -16,6 +16,18 @@ use thalweg_core::NodeId;
 /// How many ports belong to a node.
 pub const PORTS_PER_NODE: u16 = 8;
 
+/// Distance of the ports of two cores of a daemon: every second block, so that the default ports of a switch and of a
+/// server on one host do not collide.
+pub const SHARD_PORTS: u16 = 2 * PORTS_PER_NODE;
+
+/// The node of a daemon on several cores that works for a sending thread. Each core has a node, [`SHARD_PORTS`] after the
+/// one before, and threads take turns at them.
+// spec: F-03
+pub const fn shard_of(first: NodeId, cores: u16, thread: u32) -> NodeId {
+    let cores = if cores == 0 { 1 } else { cores as u32 };
+    NodeId(first.0.wrapping_add(thread % cores * SHARD_PORTS as u32))
+}
+
 /// The part of all addresses that nodes' numbers leave out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Network {

@@ -337,8 +337,14 @@ impl SendQueue {
                 true
             }
             Refusal::Drop => {
-                stats.dropped_refused += self.skip(port.cuts_sends());
-                stats.last_refusal = Some(error.kind());
+                let packets = self.skip(port.cuts_sends());
+                // spec: F-01
+                if error.raw_os_error() == Some(libc::EMSGSIZE) {
+                    stats.dropped_oversize += packets;
+                } else {
+                    stats.dropped_refused += packets;
+                    stats.last_refusal = Some(error.kind());
+                }
                 true
             }
             Refusal::Defer(obstacle) => {
@@ -439,7 +445,7 @@ impl Refusal {
             Some(libc::EINTR) => Refusal::Repeat,
             Some(libc::EAGAIN) => Refusal::Defer(Obstacle::FullBuffer),
             Some(libc::ENOBUFS | libc::ENOMEM) => Refusal::Defer(Obstacle::NoMemory),
-            // A datagram that exceeds the interface's MTU can be fragmented, but not cut.
+            // Only the last of them may fit the interface's MTU.
             Some(libc::EINVAL | libc::EMSGSIZE) if several => Refusal::SendSingly,
             // The interface computes no checksums, or the kernel does not know the option.
             Some(libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT) if several => Refusal::NeverCut,

@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
 use crate::message::{Arrival, Message};
-use crate::network::PORTS_PER_NODE;
+use crate::network::{PORTS_PER_NODE, SHARD_PORTS};
 use crate::sys;
 use crate::waker::Waker;
 
@@ -87,6 +87,14 @@ pub enum OpenError {
         /// How many paths.
         paths: u16,
     },
+    /// More cores than there are ports.
+    #[error("{cores} cores from port {port} on: there are not enough ports, choose a lower port")]
+    Shards {
+        /// The first port.
+        port: u16,
+        /// The number of cores.
+        cores: u16,
+    },
     /// The kernel refuses something that every Linux since 4.0 allows.
     #[error("cannot set up a UDP socket ({step}): {source}")]
     Setup {
@@ -154,6 +162,37 @@ impl Endpoint {
         }
     }
 
+    /// Opens the nodes of a daemon on several cores: blocks of ports that are [`SHARD_PORTS`] apart.
+    // spec: F-03
+    pub fn open_shards(config: &EndpointConfig, cores: u16) -> Result<Vec<Endpoint>, OpenError> {
+        let mut tries = if config.bind.port() == 0 { BLOCK_TRIES } else { 0 };
+        loop {
+            let first = Endpoint::open_block(config)?;
+            match Endpoint::open_others(config, &first, cores) {
+                Err(OpenError::Bind { .. } | OpenError::Shards { .. }) if tries > 0 => tries -= 1,
+                others => return others.map(|others| [first].into_iter().chain(others).collect()),
+            }
+        }
+    }
+
+    fn open_others(
+        config: &EndpointConfig,
+        first: &Endpoint,
+        cores: u16,
+    ) -> Result<Vec<Endpoint>, OpenError> {
+        let address = first.local_address;
+        let port_of = |core: u16| {
+            let ports = core.checked_mul(SHARD_PORTS);
+            let port = ports.and_then(|ports| address.port().checked_add(ports));
+            port.ok_or(OpenError::Shards { port: address.port(), cores })
+        };
+        let open = |core: u16| {
+            let bind = SocketAddr::new(address.ip(), port_of(core)?);
+            Endpoint::open_block(&EndpointConfig { bind, ..config.clone() })
+        };
+        (1..cores).map(open).collect()
+    }
+
     fn open_at(config: &EndpointConfig, first: SocketAddr) -> Result<Endpoint, OpenError> {
         let wanted = config.offload == Offload::Kernel;
         let mut endpoint = Endpoint {
@@ -187,6 +226,7 @@ impl Endpoint {
         } else {
             socket.set_recv_tos_v4(true).map_err(setup("receive type of service"))?;
         }
+        forbid_fragments(&socket, address.is_ipv6()).map_err(setup("don't-fragment bit"))?;
         grow_buffers(&socket, config).map_err(setup("buffer sizes"))?;
         self.cuts_sends = self.cuts_sends && offers(&socket, libc::UDP_SEGMENT, 0);
         self.joins_receives = self.joins_receives && offers(&socket, libc::UDP_GRO, 1);
@@ -284,6 +324,19 @@ pub fn local_address_towards(remote: SocketAddr) -> io::Result<SocketAddr> {
 
 fn setup(step: &'static str) -> impl FnOnce(io::Error) -> OpenError {
     move |source| OpenError::Setup { step, source }
+}
+
+/// Sets the don't-fragment bit of all that the socket sends. Of the two ways the kernel offers, this one keeps to the MTU
+/// of the interface and not to what ICMP messages claim about the path: anybody can forge those, and what a path carries
+/// is found by probes that are sealed.
+// spec: F-01
+fn forbid_fragments(socket: &Socket, is_ipv6: bool) -> io::Result<()> {
+    let (level, name, value) = if is_ipv6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
+    };
+    sys::set_option(socket.as_fd(), level, name, value)
 }
 
 /// Only privileged processes may exceed the system's limit; the others get what it allows.

@@ -36,6 +36,8 @@ pub struct Stats {
     pub dropped_deferred: u64,
     /// Packets to a node without an address.
     pub dropped_unroutable: u64,
+    /// Packets that exceed the MTU of the interface.
+    pub dropped_oversize: u64,
     /// Packets that the kernel refused for good, such as for want of a route or of permission.
     pub dropped_refused: u64,
     /// Why it last did.
@@ -45,6 +47,50 @@ pub struct Stats {
 impl Stats {
     /// Packets that were to be sent and will not be.
     pub fn lost_sends(&self) -> u64 {
-        self.dropped_deferred + self.dropped_unroutable + self.dropped_refused
+        self.dropped_deferred
+            + self.dropped_unroutable
+            + self.dropped_oversize
+            + self.dropped_refused
+    }
+}
+
+impl std::ops::AddAssign<&Stats> for Stats {
+    fn add_assign(&mut self, other: &Stats) {
+        let Stats {
+            received_packets,
+            received_batches,
+            dropped_strangers,
+            dropped_short,
+            dropped_bad_segment,
+            dropped_truncated,
+            receive_errors,
+            forwarded_packets,
+            lent_packets,
+            sent_packets,
+            sent_batches,
+            sends_deferred,
+            dropped_deferred,
+            dropped_unroutable,
+            dropped_oversize,
+            dropped_refused,
+            last_refusal,
+        } = other;
+        self.received_packets += received_packets;
+        self.received_batches += received_batches;
+        self.dropped_strangers += dropped_strangers;
+        self.dropped_short += dropped_short;
+        self.dropped_bad_segment += dropped_bad_segment;
+        self.dropped_truncated += dropped_truncated;
+        self.receive_errors += receive_errors;
+        self.forwarded_packets += forwarded_packets;
+        self.lent_packets += lent_packets;
+        self.sent_packets += sent_packets;
+        self.sent_batches += sent_batches;
+        self.sends_deferred += sends_deferred;
+        self.dropped_deferred += dropped_deferred;
+        self.dropped_unroutable += dropped_unroutable;
+        self.dropped_oversize += dropped_oversize;
+        self.dropped_refused += dropped_refused;
+        self.last_refusal = last_refusal.or(self.last_refusal);
     }
 }

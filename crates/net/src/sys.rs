@@ -1,8 +1,10 @@
 //! The system calls that need pointers. Everything `unsafe` of this crate is here.
 #![allow(unsafe_code)]
 
+use std::ffi::{CStr, CString};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
@@ -266,6 +268,109 @@ pub(crate) fn descriptor_limit() -> io::Result<u64> {
     // SAFETY: `limit` lives through the call, which writes nothing else.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
     Ok(limit.rlim_cur)
+}
+
+/// Returns the name of the interface that has an address. `None` if no interface of this host has it.
+pub(crate) fn interface_with(address: IpAddr) -> io::Result<Option<CString>> {
+    let mut list: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: the call writes one pointer that lives in this frame.
+    check(unsafe { libc::getifaddrs(&mut list) })?;
+    let mut entry = list;
+    let mut name = None;
+    while name.is_none() && !entry.is_null() {
+        // SAFETY: the entry is one of the list, which is there until it is freed below.
+        let own = unsafe { &*entry };
+        // SAFETY: as above; an address, where an entry has one, is as long as its family says, and the name has an end.
+        name = unsafe {
+            (address_of(own.ifa_addr) == Some(address)).then(|| CStr::from_ptr(own.ifa_name))
+        }
+        .map(CStr::to_owned);
+        entry = own.ifa_next;
+    }
+    // SAFETY: the list is the one that was made above, and nothing refers to it any more.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(name)
+}
+
+/// Reads the address of an interface.
+///
+/// # Safety
+///
+/// The pointer is null, or one to an address that is as long as its family says.
+unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: the caller has promised it.
+    unsafe {
+        let bytes = match i32::from((*address).sa_family) {
+            libc::AF_INET => size_of::<libc::sockaddr_in>(),
+            libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
+            _ => return None,
+        };
+        decode_address(std::slice::from_raw_parts(address.cast(), bytes)).map(|it| it.ip())
+    }
+}
+
+/// Asks the kernel for the MTU of an interface.
+pub(crate) fn mtu_of_interface(name: &CStr) -> io::Result<u32> {
+    let mut request = request_about(name);
+    ask_about_interface(libc::SIOCGIFMTU as _, &mut request)?;
+    // SAFETY: the call has written this field.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu }.max(0) as u32)
+}
+
+/// Asks the kernel for the name of the driver of an interface.
+pub(crate) fn driver_of_interface(name: &CStr) -> io::Result<String> {
+    // `struct ethtool_drvinfo`: the command, and the name of the driver in the next 32 bytes.
+    const COMMAND: u32 = 3;
+    let mut answer = [0; 196];
+    ask_ethtool(name, COMMAND, &mut answer)?;
+    let driver = &answer[4..36];
+    let length = driver.iter().position(|byte| *byte == 0).unwrap_or(driver.len());
+    Ok(String::from_utf8_lossy(&driver[..length]).into_owned())
+}
+
+/// Asks the driver of an interface for the speed of its link, in Mbps: 0 and `u32::MAX` where it does not know.
+pub(crate) fn speed_of_interface(name: &CStr) -> io::Result<u32> {
+    // `struct ethtool_cmd`: the lower half of the speed at byte 12, the upper half at byte 28.
+    const COMMAND: u32 = 1;
+    let mut answer = [0; 44];
+    ask_ethtool(name, COMMAND, &mut answer)?;
+    let half = |at: usize| u32::from(u16::from_ne_bytes([answer[at], answer[at + 1]]));
+    Ok(half(28) << 16 | half(12))
+}
+
+/// Asks the driver of an interface. The answer is as long as that of the command, which its first four bytes have.
+fn ask_ethtool(name: &CStr, command: u32, answer: &mut [u8]) -> io::Result<()> {
+    answer[..4].copy_from_slice(&command.to_ne_bytes());
+    let mut request = request_about(name);
+    request.ifr_ifru.ifru_data = answer.as_mut_ptr().cast();
+    ask_about_interface(libc::SIOCETHTOOL as _, &mut request)
+}
+
+/// A request about an interface.
+fn request_about(name: &CStr) -> libc::ifreq {
+    // SAFETY: all bytes zero is a request without a name.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (place, byte) in
+        request.ifr_name.iter_mut().zip(name.to_bytes().iter().take(libc::IFNAMSIZ - 1))
+    {
+        *place = *byte as libc::c_char;
+    }
+    request
+}
+
+/// Has the kernel answer a request about an interface of the network namespace that the thread is in. Files of sysfs
+/// would show the namespace that they were mounted in.
+fn ask_about_interface(what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: the call takes no pointers.
+    let socket =
+        check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the kernel has just opened it, and nobody else knows of it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: the request, and what it points to, live through the call, which writes nothing else.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), what, request) }).map(drop)
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

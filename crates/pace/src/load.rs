@@ -52,7 +52,7 @@ pub struct LinkTable {
     stale_after_slots: u64,
 }
 
-/// So many slots, from the current one on, are nobody's to take: hosts may be sending already.
+/// Number of slots, from the current one on, that nobody may take: hosts may be sending already.
 const FIRM_SLOTS: usize = 2;
 
 #[derive(Clone, Copy, Debug)]

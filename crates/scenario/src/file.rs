@@ -121,6 +121,7 @@ pub(crate) struct TransportTable {
     pub(crate) segment_bytes: Option<u32>,
     pub(crate) overhead_bytes: Option<u32>,
     pub(crate) ack_bytes: Option<u32>,
+    pub(crate) ack_batch_packets: Option<u32>,
     pub(crate) initial_window_packets: Option<u32>,
     pub(crate) remembers_paths: Option<bool>,
     pub(crate) reordering_packets: Option<u32>,

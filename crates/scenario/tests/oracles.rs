@@ -84,6 +84,19 @@ fn a_flow_alone_takes_the_published_time() {
     }
 }
 
+// spec: F-06 simulator
+#[test]
+fn a_flow_alone_takes_as_long_with_one_acknowledgement_for_a_batch() {
+    let sent_back = |outcome: &Outcome| -> u64 {
+        let is_back = |link: &&LinkUse| link.from.0 == 1;
+        outcome.links.iter().filter(is_back).map(|link| link.stats.sent_packets).sum()
+    };
+    let single = Row::of(2, 667).text();
+    let batched = single.replace("[transport]", "[transport]\nack-batch-packets = 32");
+    assert_eq!(only_flow(&batched), only_flow(&single), "the last packet is answered at once");
+    assert_eq!([&single, &batched].map(|text| sent_back(&run(text))), [667, 21]);
+}
+
 /// (n + h − 1) · 0.12512 + h · 0.5 + h · 0.50512 µs.
 #[test]
 fn a_flow_alone_follows_the_closed_form() {

@@ -76,6 +76,7 @@ fn defaults_are_those_of_the_code() {
         ("segment-bytes", transport.messages.segment_bytes.to_string()),
         ("overhead-bytes", transport.messages.overhead_bytes.to_string()),
         ("ack-bytes", transport.messages.ack_wire_bytes.to_string()),
+        ("ack-batch-packets", transport.messages.ack_batch_packets.to_string()),
         ("initial-window-packets", transport.initial_window_packets.to_string()),
         ("remembers-paths", transport.remembers_paths.to_string()),
         ("reordering-packets", transport.reordering_packets.to_string()),

@@ -7,6 +7,7 @@ use thalweg_collective::{Event as SumEvent, SubmitError, SumCall, mesh};
 use thalweg_core::{
     Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict,
 };
+use thalweg_transport::path::{PathProber, PathReport};
 use thalweg_values::Tensor;
 use thalweg_wire::{Kind, Prefix, PrefixError, peek};
 use thiserror::Error;
@@ -54,6 +55,8 @@ struct Jobs<J> {
     events: VecDeque<Event>,
     /// Who says when participants send; `None` where nobody does.
     pacing: Option<Pacing>,
+    /// Probes the paths of its jobs, and answers others; `None` where nobody does.
+    paths: Option<PathProber>,
     /// Packets of another version of the wire format.
     other_version: u64,
 }
@@ -73,6 +76,9 @@ pub enum Event {
         /// The end.
         event: SumEvent,
     },
+    /// The end of the probes of its paths.
+    // spec: F-01
+    Paths(PathReport),
     /// Something about what is not a sum.
     Mesh {
         /// Job of the mesh.
@@ -137,6 +143,17 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
         self.jobs.as_ref()?.pacing.as_ref()
     }
 
+    /// From now on probes its paths, and answers the probes of others.
+    // spec: F-01
+    pub fn set_paths(&mut self, paths: PathProber) {
+        self.jobs_mut().paths = Some(paths);
+    }
+
+    /// The prober of its paths, to call commands on.
+    pub fn paths_mut(&mut self) -> Option<&mut PathProber> {
+        self.jobs.as_mut()?.paths.as_mut()
+    }
+
     /// Takes no more part in a job.
     pub fn leave(&mut self, job: JobId) {
         if let Some(jobs) = &mut self.jobs {
@@ -155,6 +172,7 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
             jobs.participants.clear();
             jobs.events.clear();
             jobs.pacing = None;
+            jobs.paths = None;
             jobs.turn = Turn::Flows;
         }
     }
@@ -226,6 +244,9 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
         if let Some(pacing) = &mut jobs.pacing {
             pacing.transmit(now, outbox);
         }
+        if let Some(paths) = &mut jobs.paths {
+            paths.poll_transmit(outbox);
+        }
         let mut idle = 0;
         while idle < jobs.turns() && outbox.room() > 0 {
             let mut turn = TurnOutbox::new(outbox, jobs.left_bytes);
@@ -247,6 +268,14 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
 }
 
 impl<T: Transport> Host<T, Participant> {
+    /// Sets the payload of the packets of messages that begin from now on, in all its jobs.
+    // spec: F-01
+    pub fn set_segment_bytes(&mut self, segment_bytes: u16) {
+        for (_, participant) in self.jobs.iter_mut().flat_map(|jobs| &mut jobs.participants) {
+            participant.set_segment_bytes(segment_bytes);
+        }
+    }
+
     /// Its worker of in-network aggregation in a job.
     pub fn worker_mut(&mut self, job: JobId) -> Option<&mut Worker> {
         match self.participant_mut(job)? {
@@ -277,6 +306,7 @@ enum Recipient {
     Flows,
     Server,
     Pacing,
+    Paths,
     /// A participant, by its place.
     Participant(usize),
     Nobody,
@@ -291,6 +321,7 @@ impl<J: JobMachine> Jobs<J> {
             left_bytes: TurnOutbox::BYTES,
             events: VecDeque::new(),
             pacing: None,
+            paths: None,
             other_version: 0,
         }
     }
@@ -322,12 +353,13 @@ impl<J: JobMachine> Jobs<J> {
     /// Finds whom a packet is for. Packets of a transport are the participant's if its job has one.
     #[inline]
     fn recipient(&self, prefix: &Prefix) -> Recipient {
-        match prefix.kind {
+        match prefix.kind() {
             Kind::AggregateGradient
             | Kind::AggregateQuery
             | Kind::AggregateNotice
             | Kind::AggregateDescription => Recipient::Server,
             Kind::PaceAsk | Kind::PaceAnswer => Recipient::Pacing,
+            Kind::PathProbe | Kind::PathAnswer => Recipient::Paths,
             kind => match self.place(prefix.job) {
                 Some(place) => Recipient::Participant(place),
                 None if kind.is_transport() => Recipient::Flows,
@@ -345,7 +377,23 @@ impl<J: JobMachine> Jobs<J> {
         pacing.handle_checked(now, prefix, packet);
     }
 
+    /// Answers the probe of a path in its place, or takes in an answer. Returns true if the packet must be sent.
+    // spec: F-01
+    fn handle_path(&mut self, now: Time, prefix: Prefix, mut packet: Packet<'_>) -> bool {
+        match &mut self.paths {
+            Some(paths) if prefix.kind() == Kind::PathAnswer => {
+                paths.handle_answer(now, prefix, &packet);
+                false
+            }
+            Some(paths) => paths.answer(prefix, &mut packet),
+            None => self.server.answer_path(prefix, &mut packet),
+        }
+    }
+
     fn handle_timeout(&mut self, now: Time) {
+        if let Some(paths) = self.paths.as_mut().filter(|paths| paths.poll_timeout() <= now) {
+            paths.handle_timeout(now);
+        }
         if self.server.poll_timeout() <= now {
             self.server.handle_timeout(now);
         }
@@ -367,13 +415,15 @@ impl<J: JobMachine> Jobs<J> {
 
     fn has_backlog(&self) -> bool {
         self.pacing.as_ref().is_some_and(Pacing::has_words)
+            || self.paths.as_ref().is_some_and(PathProber::has_backlog)
             || self.server.has_backlog()
             || self.machines().any(Machine::has_backlog)
     }
 
     fn poll_timeout(&self) -> Time {
         let pacing = self.pacing.as_ref().map_or(Time::NEVER, Pacing::poll_timeout);
-        let first = pacing.min(self.server.poll_timeout());
+        let paths = self.paths.as_ref().map_or(Time::NEVER, PathProber::poll_timeout);
+        let first = pacing.min(paths).min(self.server.poll_timeout());
         self.machines().map(Machine::poll_timeout).fold(first, Time::min)
     }
 
@@ -443,6 +493,11 @@ impl<T: Transport, J: JobMachine> Machine for Host<T, J> {
             Recipient::Flows => self.flows.handle_checked(now, prefix, &packet),
             Recipient::Server => jobs.server.handle_checked(now, prefix, packet),
             Recipient::Pacing => jobs.handle_pacing(now, prefix, packet),
+            Recipient::Paths => {
+                if jobs.handle_path(now, prefix, packet) {
+                    return Verdict::Forward;
+                }
+            }
             Recipient::Participant(place) => {
                 jobs.participants[place].1.handle_checked(now, prefix, &packet);
                 jobs.collect(place);
@@ -492,6 +547,9 @@ impl<T: Transport, J: JobMachine> Reports for Host<T, J> {
         let jobs = self.jobs.as_mut()?;
         if let Some(event) = jobs.server.poll_event() {
             return Some(Event::Server(event));
+        }
+        if let Some(report) = jobs.paths.as_mut().and_then(PathProber::poll_report) {
+            return Some(Event::Paths(report));
         }
         if jobs.events.is_empty() {
             // Commands may have finished operations without a packet.

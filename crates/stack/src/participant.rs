@@ -46,6 +46,20 @@ pub enum Participant {
     Mesh(Box<mesh::Mesh>),
 }
 
+impl Participant {
+    /// Sets the payload of the packets of messages that begin from now on. Fragments of aggregation have the length of
+    /// their set-up.
+    // spec: F-01
+    pub fn set_segment_bytes(&mut self, segment_bytes: u16) {
+        match self {
+            Participant::Aggregate(_) => {}
+            Participant::Server(node) => node.set_segment_bytes(segment_bytes),
+            Participant::Ring(ring) => ring.set_segment_bytes(segment_bytes),
+            Participant::Mesh(mesh) => mesh.set_segment_bytes(segment_bytes),
+        }
+    }
+}
+
 impl JobMachine for Participant {
     fn submit(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError> {
         match self {

@@ -7,19 +7,23 @@ use std::sync::{Arc, OnceLock};
 /// Clones are the same token. Once it is cancelled, [`Session::join`](crate::Session::join) fails, and a session that has
 /// joined is [aborted](crate::Session::abort), both within about 50 ms and for all ranks of the job.
 ///
-/// ```no_run
-/// # fn main() -> Result<(), thalweg::Error> {
-/// use thalweg::{Cancel, Session, SessionConfig};
+/// ```
+/// use thalweg::{Cancel, ErrorKind, Session, SessionConfig};
 ///
+/// # use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let loopback = "127.0.0.1:0".parse()?;
+/// # let daemon = ServerDaemon::start(&ServerDaemonConfig::new(loopback, Secret([7; 16])))?;
+/// # let server = daemon.address().to_string();
 /// let cancel = Cancel::new();
-/// let mut config = SessionConfig::new("10.0.0.1:4808", "resnet", 0, 4);
+/// let mut config = SessionConfig::new(server, "resnet", 0, 4); // the others have not started
 /// config.cancel = cancel.clone();
 /// std::thread::spawn(move || {
 ///     // The user presses Ctrl-C.
 ///     cancel.cancel("interrupted");
 /// });
-/// let session = Session::join(config)?;
-/// # drop(session);
+/// let error = Session::join(config).err().expect("it cannot join alone");
+/// assert_eq!(error.kind(), ErrorKind::Aborted);
 /// # Ok(())
 /// # }
 /// ```

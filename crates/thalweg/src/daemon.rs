@@ -1,7 +1,9 @@
 //! The programs that a cluster runs: switches that sum, and servers that complete sums and know who is
 //! in which job. All that they remember can be lost: a daemon that is started again goes on.
 
+mod cores;
 mod memory;
+mod mtu;
 mod pilot;
 mod secret;
 mod server;
@@ -18,7 +20,10 @@ pub use thalweg_wire::tag::{Generation, SameGeneration, Secret, Secrets};
 
 use crate::error::Error;
 
+pub use self::cores::default_cores;
+pub(crate) use self::cores::default_threads;
 pub use self::memory::MemoryBudget;
+pub(crate) use self::mtu::{MTU_RANGE, check_mtu, is_mtu};
 pub use self::secret::{Exposure, SecretError, exposure, read_secrets};
 pub use self::server::{MemorySnapshot, ServerDaemon, ServerDaemonConfig, ServerSnapshot};
 pub use self::switch::{SwitchDaemon, SwitchDaemonConfig, SwitchSnapshot};

@@ -8,6 +8,7 @@ mod comparison;
 mod departure;
 mod gathering;
 mod membership;
+mod paths;
 mod pending;
 mod watch;
 
@@ -36,6 +37,7 @@ use crate::window::Window;
 use comparison::Comparison;
 use departure::{Departing, Departures};
 use membership::Membership;
+use paths::Paths;
 use pending::{Fault, Hearsay, Pending};
 use watch::Watch;
 
@@ -60,6 +62,8 @@ pub(crate) fn lock(control: &Control) -> std::sync::MutexGuard<'_, Option<Attend
 #[derive(Default)]
 pub(crate) struct End {
     error: Mutex<Option<Error>>,
+    /// The sending threads of the session.
+    threads: Mutex<Vec<Post>>,
     is_there: Condvar,
     /// Set when there is an error.
     pub flag: Arc<AtomicBool>,
@@ -71,6 +75,19 @@ impl End {
         let error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.is_there.wait_timeout_while(error, at_most, |error| error.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Adds a sending thread of the session, which ends with the others.
+    pub fn add(&self, thread: Post) {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+    }
+
+    /// Fails all sending threads of the session, because one of them has failed.
+    // spec: F-04
+    fn fail_all(&self, error: &Error) {
+        for thread in &*self.threads.lock().unwrap_or_else(PoisonError::into_inner) {
+            thread.send(Command::Stop(error.clone()));
+        }
     }
 
     /// Ends the session. The first error stands.
@@ -183,6 +200,7 @@ pub(crate) struct Engine {
     /// Ranks that have left.
     departures: Departures,
     membership: Option<Membership>,
+    paths: Paths,
     pending: Pending,
     watch: Watch,
     /// Why nothing goes on any more.
@@ -219,6 +237,7 @@ impl Engine {
             joining,
             departures: Departures::default(),
             membership: None,
+            paths: Paths::default(),
             pending: Pending::default(),
             watch: Watch::default(),
             failure: None,
@@ -268,7 +287,9 @@ impl Engine {
             self.report_precision();
         }
         for event in events.drain(..) {
-            if let Some(fault) = self.pending.end(event) {
+            if let Event::Paths(report) = event {
+                self.take_paths(report);
+            } else if let Some(fault) = self.pending.end(event) {
                 self.spread(fault);
             }
         }
@@ -333,6 +354,7 @@ impl Engine {
         self.command(|host, _| host.leave_all(), |_| {});
         self.pending.fail(&error);
         self.end.set(&error);
+        self.end.fail_all(&error);
         if let Some((_, joining)) = self.joining.take() {
             joining.fail(error.clone());
         }

@@ -38,10 +38,19 @@ use crate::error::Error;
 ///
 /// A program without a runtime [waits](Handle::wait); one with any runtime awaits the handle:
 ///
-/// ```no_run
+/// ```
 /// # async fn train(session: &thalweg::Session) -> Result<(), thalweg::Error> {
 /// let mean = session.all_reduce(vec![1.0f32; 1_000], thalweg::Reduce::Mean).await?;
-/// # drop(mean);
+/// # assert_eq!(mean.values, vec![1.0; 1_000]);
+/// # Ok(())
+/// # }
+/// # use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let loopback = "127.0.0.1:0".parse()?;
+/// # let daemon = ServerDaemon::start(&ServerDaemonConfig::new(loopback, Secret([7; 16])))?;
+/// # let (server, rank, ranks) = (daemon.address().to_string(), 0, 1);
+/// # let session = thalweg::Session::builder(server, "resnet").rank(rank, ranks).join()?;
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(train(&session))?;
 /// # Ok(())
 /// # }
 /// ```
@@ -103,6 +112,37 @@ pub(crate) fn ready<T: Send + 'static>(result: Result<T, Error>) -> Handle<T> {
     let (handle, reply) = pair(|value: T| Ok(value));
     reply.end(result);
     handle
+}
+
+/// The promise of what follows from the results of several operations. It is there when all of them have ended.
+pub(crate) fn all<T: 'static, U>(
+    handles: Vec<Handle<T>>,
+    finish: impl FnOnce(Vec<T>) -> Result<U, Error> + Send + 'static,
+) -> Handle<U> {
+    let operations: Vec<Arc<Shared>> =
+        handles.iter().map(|handle| Arc::clone(&handle.shared)).collect();
+    let (handle, reply) = pair(move |(): ()| {
+        let results: Vec<Result<T, Error>> = handles.into_iter().map(Handle::wait).collect();
+        finish(results.into_iter().collect::<Result<Vec<T>, Error>>()?)
+    });
+    // The last one that ends drops the last of these.
+    let last = Arc::new(Last(Some(reply)));
+    for operation in operations {
+        let last = Arc::clone(&last);
+        operation.watch(|watchers| watchers.calls.push(Box::new(move || drop(last))));
+    }
+    handle
+}
+
+/// Ends an operation when it is dropped.
+struct Last(Option<Reply>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        if let Some(reply) = self.0.take() {
+            reply.end(Ok(()));
+        }
+    }
 }
 
 impl<T> Handle<T> {
@@ -327,6 +367,24 @@ mod tests {
         reply.end(Ok(()));
         handle.when_ready(move || sender.send("late").unwrap());
         assert_eq!(told.iter().collect::<Vec<_>>(), ["early", "late"]);
+    }
+
+    // spec: F-04 machine
+    #[test]
+    fn several_operations_end_with_the_last_of_them() {
+        let parts: Vec<_> = (0..3).map(|_| pair(|part: usize| Ok(part))).collect();
+        let (handles, replies): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let handle = all(handles, |parts| Ok(parts.into_iter().sum::<usize>()));
+        for (part, reply) in replies.into_iter().enumerate().rev() {
+            assert!(!handle.is_ready(), "part {part} is missing");
+            reply.end(Ok(part + 1));
+        }
+        assert_eq!(handle.wait().unwrap(), 6);
+        let (failing, reply) = pair(|(): ()| Ok(()));
+        let handle = all(vec![ready(Ok(())), failing], |_| Ok(()));
+        assert!(!handle.is_ready(), "memory may still be written");
+        reply.fail(Error::new(ErrorKind::Peer, "rank 3 is gone"));
+        assert_eq!(handle.wait().unwrap_err().to_string(), "rank 3 is gone");
     }
 
     /// Runs a future on this thread, which sleeps until the future wakes it.

@@ -6,14 +6,19 @@
 //! the rack where there is one; everything else goes over reliable flows straight between the ranks;
 //! ranks of one host combine through shared memory first.
 //!
-//! ```no_run
+//! ```
 //! use thalweg::{Reduce, Session};
 //!
-//! # fn main() -> Result<(), thalweg::Error> {
-//! let session = Session::builder("10.0.0.1:4808", "resnet").rank(0, 4).join()?;
+//! # use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let loopback = "127.0.0.1:0".parse()?;
+//! # let daemon = ServerDaemon::start(&ServerDaemonConfig::new(loopback, Secret([7; 16])))?;
+//! # let (server, rank, ranks) = (daemon.address().to_string(), 0, 1);
+//! let session = Session::builder(server, "resnet").rank(rank, ranks).join()?;
 //! let mean = session.all_reduce(vec![1.0f32; 1_000_000], Reduce::Mean).wait()?.values;
-//! # drop(mean);
-//! session.leave()
+//! # assert_eq!(mean, vec![1.0; 1_000_000]);
+//! session.leave()?;
+//! # Ok(())
 //! # }
 //! ```
 //!

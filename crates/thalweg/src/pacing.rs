@@ -99,7 +99,7 @@ impl Rein {
         Ok(Some(Rein { shared, should_stop, reporter }))
     }
 
-    /// So many bytes were handed over.
+    /// Notes that bytes were handed over.
     pub(crate) fn ready(&self, bytes: u64) {
         self.shared.ready(bytes);
     }

@@ -56,11 +56,22 @@ impl Policy {
         Policy { priority, ..self }
     }
 
+    /// The same policy, with a choice in place of [`Auto`](Collective::Auto).
+    // spec: F-07
+    pub(crate) fn resolved(self, has_switch: bool) -> Policy {
+        match self.collective {
+            Collective::Auto if has_switch => self.collective(Collective::Aggregate),
+            Collective::Auto => self.collective(Collective::Direct),
+            _ => self,
+        }
+    }
+
     /// The part of the policy that all ranks have to agree on. The numeric is the job's, and priorities may differ.
     pub(crate) fn agreement(&self) -> OperationPolicy {
         OperationPolicy {
             path: match self.collective {
                 Collective::Auto | Collective::Aggregate => SumPath::Aggregate,
+                Collective::Direct => SumPath::Direct,
                 Collective::Server => SumPath::Server,
                 Collective::Ring => SumPath::Ring,
             },
@@ -135,11 +146,15 @@ impl Priority {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Collective {
-    /// The best choice: aggregation.
+    /// The best choice: aggregation if a rank or the server names a switch, otherwise the hosts themselves.
     #[default]
     Auto,
     /// The switches along the path, where they have room, and the server.
     Aggregate,
+    /// The hosts themselves, by the algorithm for the length of the tensor and the number of hosts: a ring where the
+    /// tensor is long enough to fill one, otherwise parameter servers, which need two steps instead of two for each
+    /// host. With a loss bound, parameter servers.
+    Direct,
     /// The hosts themselves, each a parameter server for its share of the values.
     Server,
     /// The hosts themselves, in a ring.
@@ -227,6 +242,17 @@ mod tests {
         assert_eq!([layer(0, 50), layer(25, 50), layer(49, 50)], [Some(0), Some(128), Some(250)]);
         assert_eq!([layer(9, 3), layer(0, 0)], [Some(170), Some(0)], "held within the model");
         assert_eq!(Priority::Fixed.layer(), None);
+    }
+
+    // spec: F-07 machine
+    #[test]
+    fn without_a_switch_the_hosts_add_by_themselves() {
+        let resolved = |collective, has_switch| {
+            Policy::default().collective(collective).resolved(has_switch).collective
+        };
+        assert_eq!(resolved(Collective::Auto, true), Collective::Aggregate);
+        assert_eq!(resolved(Collective::Auto, false), Collective::Direct);
+        assert_eq!(resolved(Collective::Aggregate, false), Collective::Aggregate);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod memory;
 mod missing;
 mod options;
 mod reduce;
+mod spread;
 mod team;
 
 use std::net::SocketAddr;
@@ -49,6 +50,8 @@ pub struct Session {
     rank: u32,
     ranks: u32,
     policy: Policy,
+    /// True if the job has a switch.
+    has_switch: bool,
     hosts: Arc<Hosts>,
     /// Serves the metrics, if it has an address to. It uses the lanes, so it goes before them.
     endpoint: Option<Endpoint>,
@@ -62,16 +65,24 @@ impl Session {
     /// Begins to join a job: the server, `host:port`, and the name of the job. Ranks that give the same name work
     /// together.
     ///
-    /// ```no_run
+    /// ```
     /// use std::time::Duration;
     ///
-    /// # fn main() -> Result<(), thalweg::Error> {
-    /// let session = thalweg::Session::builder("10.0.0.1:4808", "resnet")
-    ///     .rank(0, 4)
-    ///     .switch("10.0.0.2:4800")
+    /// # use thalweg::daemon::{SwitchDaemon, SwitchDaemonConfig};
+    /// # use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let loopback = "127.0.0.1:0".parse()?;
+    /// # let daemon = ServerDaemon::start(&ServerDaemonConfig::new(loopback, Secret([7; 16])))?;
+    /// # let (server, rank, ranks) = (daemon.address().to_string(), 0, 1);
+    /// # let switch = SwitchDaemon::start(&SwitchDaemonConfig::new(loopback, Secret([7; 16])))?;
+    /// # let switch = switch.address();
+    /// let session = thalweg::Session::builder(server, "resnet")
+    ///     .rank(rank, ranks)
+    ///     .switch(switch)
     ///     .operation_timeout(Duration::from_secs(60))
     ///     .join()?;
-    /// # session.leave()
+    /// # session.leave()?;
+    /// # Ok(())
     /// # }
     /// ```
     pub fn builder(server: impl Into<String>, job: impl Into<String>) -> SessionBuilder {
@@ -117,6 +128,7 @@ impl Session {
             rank: config.rank,
             ranks: config.ranks,
             policy: config.policy,
+            has_switch: welcome.has_switch,
             hosts: Arc::new(Hosts::new(&welcome)),
             team,
             lanes,
@@ -136,6 +148,11 @@ impl Session {
     /// Number of hosts that the ranks are on, as far as memory is shared.
     pub fn hosts(&self) -> u32 {
         self.hosts.count()
+    }
+
+    /// Number of sending threads: the smallest that any rank offers, and one where all ranks are on one host.
+    pub fn threads(&self) -> u32 {
+        self.lanes.count()
     }
 
     /// Policy of reductions where a call does not say.

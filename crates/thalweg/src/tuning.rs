@@ -4,7 +4,8 @@ use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
 use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span};
 use thalweg_deliver::LossBound;
-use thalweg_transport::control::{Aimd, Delay, DelayRate};
+use thalweg_flow::MessageOrder;
+use thalweg_transport::control::{Aimd, Dctcp, Delay, DelayRate};
 use thalweg_transport::{Credentials, RtoLimits};
 use thalweg_wire::tag::{Key, Secrets};
 
@@ -15,8 +16,16 @@ use crate::window::Window;
 /// has crossed its answer.
 const ASK_GAP: Span = Span::from_ms(2);
 
-/// How long packets of flows may wait in queues. Hosts that sleep between packets need some of them.
+/// How long packets of flows may wait in queues, where their windows are by delay. Hosts that sleep between packets need
+/// some of them.
 const QUEUE_TARGET: Span = Span::from_ms(1);
+
+/// Most packets of flows that one acknowledgement answers: about as many as a GSO batch has.
+const ACK_BATCH_PACKETS: u32 = 32;
+
+/// Longest time for which an acknowledgement waits for packets that its sender has not marked: more than a host sleeps,
+/// and far less than a timeout.
+const ACK_DELAY: Span = Span::from_ms(1);
 
 /// A message of a ring or to a server of floats. A simulation's are longer, as every message has to find
 /// out how fast it may be; here the next one knows from the last.
@@ -25,13 +34,24 @@ pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
 /// Rounds of a ring that are under way at once. Hosts that sleep make some of them late.
 pub(crate) const PIECES_IN_FLIGHT: u32 = 8;
 
+/// Least chunk of a tensor that is divided among all hosts as parameter servers: about a packet.
+pub(crate) const LEAST_CHUNK_BYTES: u64 = 1 << 10;
+
+/// Returns whether hosts that add by themselves do it in a ring, for a sum of this number of bytes: if there are enough
+/// pieces to hide the waits between the rounds of each. All ranks have to choose alike, so the choice depends on
+/// nothing else.
+// spec: F-07
+pub(crate) fn is_ring(hosts: u64, bytes: u64) -> bool {
+    bytes >= hosts * CHUNK_BYTES * u64::from(PIECES_IN_FLIGHT)
+}
+
 /// How many layers of a model are told apart.
 pub(crate) const LAYERS: u16 = 256;
 
 /// A worker of in-network aggregation.
 pub(crate) fn worker(window: Window) -> worker::Config {
     worker::Config {
-        control: window.control(Aimd::DELAY),
+        control: window.control(Aimd::DELAY, Aimd::DELAY),
         // Far more than a host sleeps, because a timeout repeats everything; the probe repeats one.
         timeout_after: Span::from_ms(50),
         patience_round_trips: 4,
@@ -60,6 +80,9 @@ pub(crate) fn switch(me: NodeId, secrets: Secrets) -> switch::Config {
         // Longer than a daemon may be stopped by its operating system.
         stale_after: Span::from_s(1),
         secrets: Some(secrets),
+        // The jobs of one tenant push no tree of another out.
+        // spec: E-12
+        groups_max: server::Config::new(me).jobs_max,
         holds_to_share: true,
         ..switch::Config::new(me)
     }
@@ -86,7 +109,7 @@ pub(crate) fn delivery(
         ..DelayRate::default()
     };
     let endpoint = thalweg_deliver::Config {
-        control: window.control(rate),
+        control: window.control(rate, rate),
         settling: rate.high,
         paths: 1,
         waits: RtoLimits { min: Span::from_ms(2), ..thalweg_deliver::Config::default().waits },
@@ -98,7 +121,8 @@ pub(crate) fn delivery(
     Delivery { endpoint, loss: LossBound::ANY, layers: LAYERS, ..Delivery::new(rng) }
 }
 
-/// Reliable flows between the ranks of a job.
+/// Reliable flows between the ranks of a job, where many may send to one: windows by delay keep its queue short, and
+/// those whose packets are lost there begin again with one.
 pub(crate) fn flow(
     job: JobId,
     epoch: u32,
@@ -113,10 +137,12 @@ pub(crate) fn flow(
             overhead_bytes: FRAME_OVERHEAD_BYTES,
             ack_wire_bytes: FRAME_OVERHEAD_BYTES,
             give_up_after,
+            ack_batch_packets: ACK_BATCH_PACKETS,
+            ack_delay: ACK_DELAY,
             credentials: Credentials { job, epoch, key: Some(key) },
             ..thalweg_flow::MessageConfig::default()
         },
-        control: window.control(Delay::to(QUEUE_TARGET)),
+        control: window.control(Delay::to(QUEUE_TARGET), Delay::to(QUEUE_TARGET)),
         remembers_paths: true,
         min_rto: Span::from_ms(10),
         initial_rto: Span::from_ms(50),
@@ -124,9 +150,50 @@ pub(crate) fn flow(
     }
 }
 
+/// Flows of a ring, where one host sends to one.
+///
+/// Every message has a window of its own, and a host sends the pieces of several rounds at a time. By delay they would
+/// share what may wait, 125 KB at 1 Gbps, of which the socket's own send buffer holds most; each window would be a part
+/// of a message, so that all pieces of a round arrive at its end and the next round waits for the first of them. DCTCP
+/// lets whole messages go, and at most the pieces under way are in flight. It goes down by the share of marks where the
+/// network marks, and by half for a loss, as TCP does; beside other traffic the pieces count as several connections.
+// spec: F-07
+pub(crate) fn ring_flow(window: Window, flow: thalweg_flow::Config) -> thalweg_flow::Config {
+    thalweg_flow::Config {
+        control: window.control(Dctcp::default(), flow.control),
+        // The first piece goes on while the others arrive.
+        order: MessageOrder::Started,
+        // Where cores are busy most timeouts find nothing lost.
+        probes_first: true,
+        ..flow
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use thalweg_control::JobBudgets;
+    use thalweg_transport::control::NewReno;
+    use thalweg_wire::tag::Secret;
+
     use super::*;
+
+    // spec: E-12 machine
+    #[test]
+    fn the_jobs_of_one_token_leave_room_at_servers_and_switches() {
+        let (me, secrets) = (NodeId(1), Secrets::from(Secret([1; 16])));
+        let of_token = JobBudgets::default().jobs as u32;
+        assert!(2 * of_token <= server(me, secrets, MemoryBudget::default()).jobs_max);
+        assert!(2 * of_token <= switch(me, secrets).groups_max);
+    }
+
+    // spec: F-07 machine
+    #[test]
+    fn a_ring_needs_enough_pieces() {
+        let least =
+            |hosts: u64| (10..40).map(|bits| 1 << bits).find(|&bytes| is_ring(hosts, bytes));
+        assert_eq!([2, 4, 8, 16].map(least), [1 << 20, 2 << 20, 4 << 20, 8 << 20].map(Some));
+        assert!(!is_ring(8, (4 << 20) - 1));
+    }
 
     #[test]
     fn a_window_reaches_every_transport() {
@@ -135,10 +202,26 @@ mod tests {
             let delivery = delivery(job, 1, key, wait, window, Rng::new(1)).endpoint;
             let flow = flow(job, 1, key, wait, window);
             let controls = [worker(window).control, flow.control, delivery.control];
-            let is_default = window == Window::Delay;
-            assert_eq!(controls[0] == controls[1], !is_default, "{window}");
-            assert_eq!(controls[0] == controls[2], !is_default, "{window}");
-            assert_eq!(controls[0], window.control(Aimd::DELAY), "{window}");
+            let is_named = !matches!(window, Window::Auto | Window::Delay);
+            assert_eq!(controls[0] == controls[1], is_named, "{window}");
+            assert_eq!(controls[0] == controls[2], is_named, "{window}");
+            assert_eq!(controls[0], window.control(Aimd::DELAY, Aimd::DELAY), "{window}");
+        }
+    }
+
+    // spec: F-07 machine
+    #[test]
+    fn flows_of_a_ring_let_whole_messages_go_unless_they_are_set_by_delay() {
+        let flow = |window| flow(JobId(1), 1, Key([1; 16]), Span::from_s(1), window);
+        let by_delay = Delay::to(QUEUE_TARGET).into();
+        for (window, in_ring, elsewhere) in [
+            (Window::default(), Dctcp::default().into(), by_delay),
+            (Window::Delay, by_delay, by_delay),
+            (Window::NewReno, NewReno.into(), NewReno.into()),
+        ] {
+            let ring = ring_flow(window, flow(window));
+            assert_eq!((ring.control, flow(window).control), (in_ring, elsewhere), "{window}");
+            assert!(ring.probes_first && ring.order == MessageOrder::Started, "{window}");
         }
     }
 }

@@ -24,21 +24,25 @@ macro_rules! window {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         #[non_exhaustive]
         pub enum Window {
+            /// By queueing delay as [`Delay`](Window::Delay), and [`Dctcp`](Window::Dctcp) for flows of a ring: a host
+            /// sends several of its messages at a time, which would share the delay that is accepted.
+            #[default]
+            Auto,
             /// By queueing delay: a window for sums in the network (up to 1.5 ms) and for flows (up to 1 ms), a rate
             /// for deliveries (0.5 to 2 ms).
-            #[default]
             Delay,
             $($(#[$doc])* $Name,)*
         }
 
         impl Window {
             /// All of them.
-            pub const ALL: [Window; Control::NAMES.len() + 1] =
-                [Window::Delay, $(Window::$Name),*];
+            pub const ALL: [Window; Control::NAMES.len() + 2] =
+                [Window::Auto, Window::Delay, $(Window::$Name),*];
 
             /// The name, as in files of scenarios.
             pub fn name(self) -> &'static str {
                 match self {
+                    Window::Auto => "auto",
                     Window::Delay => "delay",
                     $(Window::$Name => $name,)*
                 }
@@ -50,11 +54,12 @@ macro_rules! window {
 thalweg_transport::controls!(window);
 
 impl Window {
-    /// The control, with settings for real networks. `by_delay` is what [`Window::Delay`] means to the transport
-    /// that asks.
-    pub(crate) fn control(self, by_delay: impl Into<Control>) -> Control {
+    /// The control, with settings for real networks. `auto` and `by_delay` are what [`Window::Auto`] and
+    /// [`Window::Delay`] mean to the transport that asks.
+    pub(crate) fn control(self, auto: impl Into<Control>, by_delay: impl Into<Control>) -> Control {
         match Control::named(self.name()) {
             Some(control) => control.with_target(QUEUE_TARGET),
+            None if self == Window::Auto => auto.into(),
             None => by_delay.into(),
         }
     }
@@ -79,7 +84,7 @@ impl FromStr for Window {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_transport::control::Aimd;
+    use thalweg_transport::control::{Aimd, Fixed};
 
     use super::*;
 
@@ -87,18 +92,19 @@ mod tests {
     fn every_name_is_read_again_and_others_are_refused() {
         for window in Window::ALL {
             assert_eq!(window.name().parse::<Window>().unwrap(), window);
-            window.control(Aimd::DELAY).check().unwrap();
+            window.control(Aimd::DELAY, Aimd::DELAY).check().unwrap();
         }
         let error = "large".parse::<Window>().unwrap_err().to_string();
-        assert!(error.contains("write one of delay, aimd, dctcp"), "{error}");
+        assert!(error.contains("write one of auto, delay, aimd, dctcp"), "{error}");
     }
 
     #[test]
     fn each_is_another_control() {
-        let controls = Window::ALL.map(|window| window.control(Aimd::DELAY));
+        let auto = Fixed { bytes: 9 };
+        let controls = Window::ALL.map(|window| window.control(auto, Aimd::DELAY));
         for (at, control) in controls.iter().enumerate() {
             assert!(!controls[..at].contains(control), "{control:?}");
         }
-        assert_eq!(Window::default().control(Aimd::DELAY), Aimd::DELAY.into());
+        assert_eq!(Window::default().control(auto, Aimd::DELAY), auto.into());
     }
 }

@@ -344,11 +344,14 @@ macro_rules! enums {
 
             #[inline]
             fn on_ack(&mut self, acked: &Acked, rng: &mut Rng) -> bool {
-                let is_cut = match &mut self.running {
-                    $(Running::$Name(control) => control.on_ack(acked, rng),)*
-                };
-                self.window = self.running.window();
-                is_cut
+                // One look at which control it is, for the call and for the window after it.
+                match &mut self.running {
+                    $(Running::$Name(control) => {
+                        let is_cut = control.on_ack(acked, rng);
+                        self.window = control.window();
+                        is_cut
+                    })*
+                }
             }
 
             fn on_loss(&mut self, lost: &Lost) -> bool {

@@ -21,7 +21,7 @@ impl Credentials {
     // spec: T-06
     #[inline]
     pub fn admit(&self, prefix: Prefix, header: &Header) -> bool {
-        let is_own = prefix.job == self.job && prefix.epoch == self.epoch;
+        let is_own = prefix.job == self.job && prefix.epoch() == self.epoch;
         is_own && self.key.as_ref().is_none_or(|key| tag::verify(header, key))
     }
 
@@ -56,6 +56,7 @@ mod tests {
             congested: false,
             resend: false,
             class: 0,
+            run: 0,
         };
         let mut header = ack.to_header();
         credentials.seal(&mut header);

@@ -8,8 +8,10 @@ use thalweg_core::{
 use thalweg_wire::flow::{Ack, Credit, Data};
 use thalweg_wire::{Kind, Prefix, peek};
 
+use crate::messages::held::HeldAcks;
 use crate::messages::{
-    ArrivalStats, Event, FlowId, Incoming, Message, MessageConfig, Refusal, Replies, StartError,
+    AckTime, ArrivalStats, Event, FlowId, Incoming, Message, MessageConfig, Refusal, Replies,
+    StartError,
 };
 
 /// Sends and receives the messages of one node, by the rules of a [`Protocol`].
@@ -116,15 +118,18 @@ pub struct Inbox {
     pub dropped: Dropped,
     /// Acknowledgements that wait for room.
     replies: Replies<Reply>,
+    /// Acknowledgements that wait for further packets.
+    held: HeldAcks,
 }
 
-/// An acknowledgement that waits for room.
-struct Reply {
-    dst: NodeId,
-    entropy: u16,
+/// An acknowledgement that was not sent yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply {
+    pub dst: NodeId,
+    pub entropy: u16,
     /// Class of the packet that it answers.
-    class: TrafficClass,
-    ack: Ack,
+    pub class: TrafficClass,
+    pub ack: Ack,
 }
 
 /// A packet of a message that was taken in.
@@ -133,9 +138,11 @@ pub struct Arrival<'a> {
     /// Source and path of the packet.
     pub meta: &'a Meta,
     /// Header of the packet.
-    pub data: Data,
+    pub data: &'a Data,
     /// Acknowledgement of the packet.
     pub ack: Ack,
+    /// Time at which the acknowledgement is sent.
+    pub ack_time: AckTime,
     /// It came without its payload.
     pub is_header: bool,
 }
@@ -155,15 +162,33 @@ impl Inbox {
     /// Puts an acknowledgement behind those that wait, if there is room for it.
     #[inline]
     pub fn reply(&mut self, dst: NodeId, entropy: u16, class: TrafficClass, ack: Ack) {
-        let has_room = self.replies.push(Reply { dst, entropy, class, ack });
+        self.push(Reply { dst, entropy, class, ack });
+    }
+
+    #[inline]
+    fn push(&mut self, reply: Reply) {
+        let has_room = self.replies.push(reply);
         self.dropped.no_room += u64::from(!has_room);
     }
 
-    /// Answers a packet that was taken in.
+    /// Answers a packet that was taken in, now or together with later ones.
     #[inline]
     pub fn answer(&mut self, arrival: &Arrival<'_>) {
         let Meta { src, entropy, dscp, .. } = *arrival.meta;
-        self.reply(src, entropy, dscp.class(), arrival.ack);
+        let reply = Reply { dst: src, entropy, class: dscp.class(), ack: arrival.ack };
+        match arrival.ack_time {
+            AckTime::Later { slot, arrived } => {
+                let released = self.held.hold(slot, arrived, reply);
+                released.into_iter().for_each(|reply| self.push(reply));
+            }
+            AckTime::Now { slot } => {
+                if let Some(earlier) = self.held.supersede(slot, &reply) {
+                    self.push(earlier);
+                }
+                self.push(reply);
+            }
+            AckTime::Alone => self.push(reply),
+        }
     }
 
     /// Takes in a packet of a message, whole or without its payload.
@@ -173,18 +198,17 @@ impl Inbox {
         config: &MessageConfig,
         takes_headers: bool,
         now: Time,
-        prefix: Prefix,
+        data: &'a Data,
         packet: &'a Packet<'_>,
     ) -> Result<Arrival<'a>, Refusal> {
-        let Packet { meta, header, body } = packet;
-        let data = Data::decode_checked(prefix, header).map_err(|_| Refusal::Malformed)?;
+        let Packet { meta, body, .. } = packet;
         let is_header = takes_headers && body.is_empty() && data.payload_bytes() > 0;
-        let ack = if is_header {
-            self.incoming.on_header(config, now, meta, &data, body)?
+        let (ack, ack_time) = if is_header {
+            (self.incoming.on_header(config, now, meta, data, body)?, AckTime::Alone)
         } else {
-            self.incoming.on_data(config, now, meta, &data, body, &mut self.events)?
+            self.incoming.on_data(config, now, meta, data, body, &mut self.events)?
         };
-        Ok(Arrival { meta, data, ack, is_header })
+        Ok(Arrival { meta, data, ack, ack_time, is_header })
     }
 
     /// Sends the acknowledgement that waits longest. `None` if none waits, or there is no room.
@@ -207,9 +231,15 @@ impl<P: Protocol> Endpoint<P> {
             events: VecDeque::new(),
             dropped: Dropped::default(),
             replies: Replies::new(messages.max_waiting_acks),
+            held: HeldAcks::new(messages.ack_batch_packets, messages.ack_delay),
         };
         let next_number = messages.first_message;
         Ok(Endpoint { protocol, inbox, next_number, retransmissions: 0 })
+    }
+
+    /// Returns the protocol, to change settings that may change.
+    pub fn protocol_mut(&mut self) -> &mut P {
+        &mut self.protocol
     }
 
     /// Begins to send a message.
@@ -277,36 +307,44 @@ impl<P: Protocol> Endpoint<P> {
     /// Takes in a packet whose prefix the caller has [read](peek).
     #[inline]
     pub fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
-        let Endpoint { protocol, inbox, next_number, .. } = self;
-        let (src, header) = (packet.meta.src, &*packet.header);
-        match prefix.kind {
-            _ if !protocol.messages().credentials.admit(prefix, header) => {
-                inbox.dropped.foreign += 1;
+        let header = &*packet.header;
+        match prefix.kind() {
+            _ if !self.protocol.messages().credentials.admit(prefix, header) => {
+                self.inbox.dropped.foreign += 1;
             }
-            Kind::FlowData => self.handle_data(now, prefix, packet),
+            Kind::FlowData => match Data::decode_checked(prefix, header) {
+                Ok(data) => self.handle_data(now, &data, packet),
+                Err(_) => self.inbox.dropped.malformed += 1,
+            },
             Kind::FlowAck => match Ack::decode_checked(prefix, header) {
                 // No honest endpoint answers a message that was never sent.
-                Ok(ack) if FlowId(ack.flow).number() < *next_number => {
-                    protocol.on_ack(inbox, now, src, &ack);
+                Ok(ack) if FlowId(ack.flow).number() < self.next_number => {
+                    self.handle_ack(now, packet.meta.src, &ack);
                 }
-                _ => inbox.dropped.malformed += 1,
+                _ => self.inbox.dropped.malformed += 1,
             },
             Kind::FlowCredit if P::TAKES_CREDIT => match Credit::decode_checked(prefix, header) {
-                Ok(credit) => protocol.on_credit(now, src, &credit),
-                Err(_) => inbox.dropped.malformed += 1,
+                Ok(credit) => self.protocol.on_credit(now, packet.meta.src, &credit),
+                Err(_) => self.inbox.dropped.malformed += 1,
             },
-            _ => inbox.dropped.foreign += 1,
+            _ => self.inbox.dropped.foreign += 1,
         }
     }
 
     #[inline]
-    fn handle_data(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+    fn handle_data(&mut self, now: Time, data: &Data, packet: &Packet<'_>) {
         let Endpoint { protocol, inbox, .. } = self;
-        match inbox.take_in(protocol.messages(), P::TAKES_HEADERS, now, prefix, packet) {
+        match inbox.take_in(protocol.messages(), P::TAKES_HEADERS, now, data, packet) {
             Ok(arrival) => protocol.on_data(inbox, now, &arrival),
             Err(Refusal::NoRoom) => inbox.dropped.no_room += 1,
             Err(Refusal::Malformed) => inbox.dropped.malformed += 1,
         }
+    }
+
+    // Data and acknowledgements have little in common: in functions of their own, both have enough registers.
+    #[inline(never)]
+    fn handle_ack(&mut self, now: Time, src: NodeId, ack: &Ack) {
+        self.protocol.on_ack(&mut self.inbox, now, src, ack);
     }
 }
 
@@ -315,6 +353,7 @@ impl<P: Protocol> Check for Endpoint<P> {
         self.protocol.check();
         self.inbox.incoming.check(self.protocol.messages());
         self.inbox.replies.check();
+        self.inbox.held.check();
     }
 }
 
@@ -329,6 +368,9 @@ impl<P: Protocol> Machine for Endpoint<P> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        while let Some(reply) = self.inbox.held.pop_due(now) {
+            self.inbox.push(reply);
+        }
         self.protocol.handle_timeout(&mut self.inbox, now);
     }
 
@@ -354,7 +396,7 @@ impl<P: Protocol> Machine for Endpoint<P> {
 
     #[inline]
     fn poll_timeout(&self) -> Time {
-        self.protocol.next_timeout()
+        self.protocol.next_timeout().min(self.inbox.held.next_release())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A transport decides what to send, when, and what to send again. What is the same in all of them is here:
 //! [`Credentials`] (the packets of which job are read, and how headers are sealed) and [`Envelope`] (how a
-//! packet is addressed), [`recovery`] (round-trip times, timeouts, departure times, losses),
+//! packet is addressed), [`path`] (the largest packets that paths carry), [`recovery`] (round-trip times, timeouts, departure times, losses),
 //! [`control`] (congestion control), [`spray`] (paths) and
 //! [`messages`] (messages, their settings, and how they are put together). An [`Endpoint`] makes a
 //! machine of a [`Protocol`] that sends messages.
@@ -16,6 +16,7 @@ pub mod credentials;
 pub mod endpoint;
 pub mod envelope;
 pub mod messages;
+pub mod path;
 pub mod recovery;
 pub mod spray;
 

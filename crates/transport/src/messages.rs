@@ -2,6 +2,7 @@
 
 pub mod bits;
 pub mod config;
+pub mod held;
 pub mod incoming;
 pub mod message;
 pub mod ready;
@@ -10,7 +11,8 @@ mod reordering;
 pub mod replies;
 pub mod turns;
 
-pub use config::{MAX_PACKETS, MessageConfig, MessageConfigError};
+pub use config::{MAX_ACK_BATCH_PACKETS, MAX_PACKETS, MessageConfig, MessageConfigError};
+pub use held::AckTime;
 pub use incoming::{ArrivalStats, Incoming, Refusal};
 pub use message::{
     Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError, packets_of,

@@ -11,7 +11,9 @@ pub mod buffer;
 pub mod combine;
 pub mod fixed;
 pub mod float;
+pub mod narrow;
 pub mod slice;
+pub mod split;
 pub mod sum;
 pub mod tensor;
 
@@ -20,6 +22,8 @@ pub use buffer::{Buffer, Lend};
 pub use combine::{combine, divide};
 pub use fixed::{Fit, Fixed};
 pub use float::Float;
+pub use narrow::Half;
 pub use slice::{TensorSlice, TensorSliceMut};
+pub use split::{split, unsplit};
 pub use tensor::Tensor;
 pub use thalweg_core::coverage::{Coverage, Missing, Part};

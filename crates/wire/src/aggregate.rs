@@ -65,7 +65,7 @@ impl Identity {
     #[inline]
     fn read(prefix: &Prefix, sequence: U64, attempt: u8, operation: U32) -> Identity {
         let (sequence, operation) = (sequence.get(), operation.get());
-        Identity { job: prefix.job, epoch: prefix.epoch, sequence, attempt, operation }
+        Identity { job: prefix.job, epoch: prefix.epoch(), sequence, attempt, operation }
     }
 }
 
@@ -96,7 +96,9 @@ pub enum AggregateError {
     #[error("the watermark lies {0} below the sequence number, before the first fragment")]
     Watermark(u16),
     /// A body format that this version does not read.
-    #[error("body format {0} is not read by this version: 0 is f32, 1 is fixed point")]
+    #[error(
+        "body format {0} is not read by this version: 0 is f32, 1 is fixed point, 2 is bf16, 3 is f16"
+    )]
     Format(u8),
     /// An aggregator that a gradient cannot name.
     #[error("the next aggregator is {0}: there are at most {AGGREGATORS_MAX}")]

@@ -38,7 +38,7 @@ pub struct TensorName {
 impl TensorName {
     #[inline]
     fn read(prefix: Prefix, operation: u64, tensor: u32) -> TensorName {
-        TensorName { job: prefix.job, epoch: prefix.epoch, operation, tensor }
+        TensorName { job: prefix.job, epoch: prefix.epoch(), operation, tensor }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use thalweg_core::{Bytes, Header, JobId, Time};
 use thiserror::Error;
-use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::transmute_ref;
 
 use crate::prefix::{Kind, Prefix, PrefixError, header_view};
@@ -34,6 +34,8 @@ pub struct Data {
     pub segment_bytes: u32,
     /// The priority that this packet was first sent with, 0 the most urgent.
     pub priority: u8,
+    /// True if its sender waits for the acknowledgement: the receiver does not hold it back.
+    pub wants_ack: bool,
 }
 
 /// What arrived of a message.
@@ -45,7 +47,8 @@ pub struct Ack {
     pub epoch: u32,
     /// The flow.
     pub flow: u64,
-    /// Echo of [`Data::sent_at`] of the packet that caused it.
+    /// Echo of [`Data::sent_at`] of the packet that caused it, later by the time for which the receiver held the
+    /// acknowledgement back: so the round trip lacks that time.
     pub sent_at: Time,
     /// Bit `i` says that packet `cumulative + 1 + i` has arrived.
     pub sack: u64,
@@ -61,6 +64,9 @@ pub struct Ack {
     pub resend: bool,
     /// The class that the packet that caused it arrived in: at most [`CLASS_MAX`].
     pub class: u8,
+    /// Number of packets right before `index` that have arrived as well. Counts where the receiver acknowledges
+    /// batches, up to `index`.
+    pub run: u16,
 }
 
 /// Leave to send more of a message, from a receiver that decides who sends when.
@@ -92,6 +98,14 @@ pub enum FlowError {
     /// A class that no packet has.
     #[error("the acknowledged packet claims class {0}: the last is {CLASS_MAX}")]
     Class(u8),
+    /// More packets before one than there are.
+    #[error("the {run} packets before packet {index} are acknowledged: there are not as many")]
+    Run {
+        /// The number of packets.
+        run: u16,
+        /// The packet that they are before.
+        index: u32,
+    },
     /// Packets without payload would never finish a message.
     #[error("the segment size is zero: it must be the payload of a full packet")]
     EmptySegment,
@@ -116,7 +130,8 @@ header_view! {
         transmission: U32 = data.transmission,
         segment_bytes: U32 = data.segment_bytes,
         priority: u8 = data.priority,
-        reserved: [u8; 3] = [0; 3],
+        flags: u8 = flag(data.wants_ack, WANTS_ACK),
+        reserved: [u8; 2] = [0; 2],
     }
 }
 
@@ -132,7 +147,7 @@ header_view! {
         transmission: U32 = ack.transmission,
         flags: u8 = flag(ack.congested, CONGESTED) | flag(ack.resend, RESEND),
         class: u8 = ack.class,
-        reserved: [u8; 2] = [0; 2],
+        run: U16 = ack.run,
     }
 }
 
@@ -147,6 +162,8 @@ header_view! {
     }
 }
 
+/// Flag of [`Data::wants_ack`].
+pub const WANTS_ACK: u8 = 1 << 0;
 /// Flag of [`Ack::congested`].
 pub const CONGESTED: u8 = 1 << 0;
 /// Flag of [`Ack::resend`].
@@ -160,7 +177,7 @@ impl Data {
         let view: &DataView = transmute_ref!(header);
         let data = Data {
             job: prefix.job,
-            epoch: prefix.epoch,
+            epoch: prefix.epoch(),
             flow: view.flow.get(),
             message_bytes: Bytes::new(view.message_bytes.get()),
             sent_at: Time::from_ps(view.sent_at.get()),
@@ -168,9 +185,10 @@ impl Data {
             transmission: view.transmission.get(),
             segment_bytes: view.segment_bytes.get(),
             priority: view.priority,
+            wants_ack: view.flags & WANTS_ACK != 0,
         };
         let Data { index, segment_bytes, .. } = data;
-        if view.reserved != [0; 3] {
+        if view.reserved != [0; 2] || view.flags & !WANTS_ACK != 0 {
             Err(FlowError::Reserved)
         } else if segment_bytes == 0 {
             Err(FlowError::EmptySegment)
@@ -204,15 +222,18 @@ impl Ack {
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Ack, FlowError> {
         prefix.expect(Kind::FlowAck)?;
         let view: &AckView = transmute_ref!(header);
-        if view.reserved != [0; 2] || view.flags & !(CONGESTED | RESEND) != 0 {
+        if view.flags & !(CONGESTED | RESEND) != 0 {
             return Err(FlowError::Reserved);
+        }
+        if u32::from(view.run.get()) > view.index.get() {
+            return Err(FlowError::Run { run: view.run.get(), index: view.index.get() });
         }
         if view.class > CLASS_MAX {
             return Err(FlowError::Class(view.class));
         }
         Ok(Ack {
             job: prefix.job,
-            epoch: prefix.epoch,
+            epoch: prefix.epoch(),
             flow: view.flow.get(),
             sent_at: Time::from_ps(view.sent_at.get()),
             sack: view.sack.get(),
@@ -222,6 +243,7 @@ impl Ack {
             congested: view.flags & CONGESTED != 0,
             resend: view.flags & RESEND != 0,
             class: view.class,
+            run: view.run.get(),
         })
     }
 }
@@ -237,7 +259,7 @@ impl Credit {
         }
         Ok(Credit {
             job: prefix.job,
-            epoch: prefix.epoch,
+            epoch: prefix.epoch(),
             flow: view.flow.get(),
             transmissions: view.transmissions.get(),
             priority: view.priority,

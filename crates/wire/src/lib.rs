@@ -25,6 +25,7 @@ pub mod flow;
 pub mod frame;
 pub mod int24;
 pub mod pace;
+pub mod path;
 pub mod prefix;
 pub mod tag;
 #[cfg(test)]

@@ -195,7 +195,7 @@ impl Word {
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Word, PaceError> {
         let view: &WordView = transmute_ref!(header);
-        let direction = match prefix.kind {
+        let direction = match prefix.kind() {
             Kind::PaceAnswer => Direction::Answer { others: view.others },
             _ => prefix.expect(Kind::PaceAsk).map(|_| Direction::Ask)?,
         };
@@ -208,7 +208,7 @@ impl Word {
         }
         Ok(Word {
             job: prefix.job,
-            epoch: prefix.epoch,
+            epoch: prefix.epoch(),
             flow: view.flow.get(),
             direction,
             slot: view.slot.get(),
@@ -391,7 +391,8 @@ mod tests {
             let word = Word { slots, direction: Direction::Answer { others }, ..WORD };
             body.truncate(word.body_bytes() as usize - usize::from(is_short));
             body[25..32].fill(0);
-            let others_at = 32 + 24 * usize::from(slots);
+            // A body without others that is short ends before them.
+            let others_at = (32 + 24 * usize::from(slots)).min(body.len());
             for other in body[others_at..].chunks_mut(16).filter(|_| is_clean) {
                 other.iter_mut().skip(12).for_each(|byte| *byte = 0);
             }

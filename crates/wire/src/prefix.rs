@@ -1,5 +1,7 @@
 //! What every header begins with: whose packet it is, and how to read the rest.
 
+use std::fmt;
+
 use thalweg_core::{HEADER_BYTES, Header, JobId};
 use thiserror::Error;
 use zerocopy::byteorder::little_endian::U64;
@@ -8,6 +10,7 @@ use zerocopy::{
     try_transmute,
 };
 
+use crate::flag;
 use crate::int24::{U24, U24_MAX};
 use crate::tag::Generation;
 
@@ -50,6 +53,10 @@ pub enum Kind {
     FlowAck = 2,
     /// Leave to send more of a message: [`flow::Credit`](crate::flow::Credit).
     FlowCredit = 3,
+    /// A probe of what a path carries: [`path::PathProbe`](crate::path::PathProbe).
+    PathProbe = 4,
+    /// The answer to a path probe.
+    PathAnswer = 5,
     /// Values on their way to the server: [`aggregate::Gradient`](crate::aggregate::Gradient).
     AggregateGradient = 16,
     /// Sums on their way back: [`aggregate::Parameter`](crate::aggregate::Parameter).
@@ -105,18 +112,15 @@ impl Kind {
 }
 
 /// The meaning of a prefix, as far as it can be trusted before the tag is checked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+///
+/// Two words, which travel in registers: every packet's prefix is handed through all layers, and a structure of bytes would be
+/// written and read again in pieces of other sizes, for which a processor waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
-    /// How to read the rest.
-    pub kind: Kind,
     /// Whose packet it is.
     pub job: JobId,
-    /// Which set-up of the job it belongs to: at most [`EPOCH_MAX`].
-    pub epoch: u32,
-    /// Generation of the key that sealed it. Even where nothing is sealed.
-    pub generation: Generation,
-    /// True if the tag covers the body.
-    pub covers_body: bool,
+    /// The kind in the lowest byte, the epoch in the next three, and the lane: as in the header.
+    word: u64,
 }
 
 /// Why a prefix cannot be read. The packet is at fault, or whoever sent it here.
@@ -236,25 +240,74 @@ impl PrefixView {
 
     #[inline]
     fn of_kind(&self, kind: Kind) -> Prefix {
-        Prefix {
-            kind,
-            job: JobId(self.job.get()),
-            epoch: self.epoch.get(),
-            generation: Generation::from_bit(self.lane & GENERATION != 0),
-            covers_body: self.lane & COVERS_BODY != 0,
-        }
+        let word = u64::from(self.lane) << 32 | u64::from(self.epoch.get()) << 8 | kind as u64;
+        Prefix { job: JobId(self.job.get()), word }
     }
 }
 
 impl Prefix {
+    /// The prefix of a packet of this kind, job and epoch, sealed in this way.
+    pub fn new(
+        kind: Kind,
+        job: JobId,
+        epoch: u32,
+        generation: Generation,
+        covers_body: bool,
+    ) -> Prefix {
+        let odd = flag(generation == Generation::Odd, GENERATION);
+        let lane = odd | flag(covers_body, COVERS_BODY);
+        PrefixView { lane, ..PrefixView::new(kind, job, epoch) }.of_kind(kind)
+    }
+
+    /// How to read the rest.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        Kind::from_u8(self.word as u8).expect("a prefix has a kind that was read")
+    }
+
+    /// Which set-up of the job it belongs to: at most [`EPOCH_MAX`].
+    #[inline]
+    pub fn epoch(self) -> u32 {
+        (self.word >> 8) as u32 & EPOCH_MAX
+    }
+
+    /// Generation of the key that sealed it. Even where nothing is sealed.
+    #[inline]
+    pub fn generation(self) -> Generation {
+        Generation::from_bit(self.has(GENERATION))
+    }
+
+    /// Returns whether the tag covers the body.
+    #[inline]
+    pub fn covers_body(self) -> bool {
+        self.has(COVERS_BODY)
+    }
+
+    #[inline]
+    fn has(self, bit: u8) -> bool {
+        self.word & u64::from(bit) << 32 != 0
+    }
+
     /// The same prefix, if it is of this kind.
     #[inline]
     pub(crate) fn expect(self, expected: Kind) -> Result<Prefix, PrefixError> {
-        if self.kind == expected {
+        if self.word as u8 == expected as u8 {
             Ok(self)
         } else {
-            Err(PrefixError::OtherKind { expected, found: self.kind })
+            Err(PrefixError::OtherKind { expected, found: self.kind() })
         }
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Prefix")
+            .field("kind", &self.kind())
+            .field("job", &self.job)
+            .field("epoch", &self.epoch())
+            .field("generation", &self.generation())
+            .field("covers_body", &self.covers_body())
+            .finish()
     }
 }
 
@@ -340,21 +393,19 @@ mod tests {
     #[test]
     fn literal_bytes_have_their_meaning() {
         let job = JobId(0x1122_3344_5566_7788);
-        let prefix = Prefix {
-            kind: Kind::FlowData,
-            job,
-            epoch: 7,
-            generation: Generation::Even,
-            covers_body: false,
-        };
-        assert_eq!(peek(&bytes()), Ok(prefix));
+        let prefix =
+            |generation, is_covered| Prefix::new(Kind::FlowData, job, 7, generation, is_covered);
+        let plain = peek(&bytes()).unwrap();
+        assert_eq!(plain, prefix(Generation::Even, false));
+        assert_eq!((plain.kind(), plain.job, plain.epoch()), (Kind::FlowData, job, 7));
+        assert_eq!((plain.generation(), plain.covers_body()), (Generation::Even, false));
         let with_lane = |lane| {
             let mut header = bytes();
             header[7] = lane;
             peek(&header)
         };
-        assert_eq!(with_lane(0x20), Ok(Prefix { generation: Generation::Odd, ..prefix }));
-        assert_eq!(with_lane(0x40), Ok(Prefix { covers_body: true, ..prefix }));
+        assert_eq!(with_lane(0x20), Ok(prefix(Generation::Odd, false)));
+        assert_eq!(with_lane(0x40), Ok(prefix(Generation::Even, true)));
     }
 
     #[test]
@@ -394,14 +445,14 @@ mod tests {
     fn epochs_have_three_bytes() {
         let view = |epoch| PrefixView::new(Kind::FlowData, JobId(1), epoch);
         assert_eq!(view(0x03_02_01).as_bytes()[4..8], [1, 2, 3, 0]);
-        let epoch = |epoch| view(epoch).meaning().unwrap().epoch;
+        let epoch = |epoch| view(epoch).meaning().unwrap().epoch();
         assert_eq!([epoch(EPOCH_MAX), epoch(EPOCH_MAX + 1)], [EPOCH_MAX; 2], "it does not wrap");
     }
 
     #[test]
     fn numbers_and_kinds_are_the_same_thing() {
         let known: Vec<u8> = (0..=255).filter(|&number| Kind::from_u8(number).is_some()).collect();
-        let planes = [1..=3, 16..=23, 32..=40, 48..=49];
+        let planes = [1..=5, 16..=23, 32..=40, 48..=49];
         assert_eq!(known, planes.into_iter().flatten().collect::<Vec<u8>>());
         for number in known {
             assert_eq!(Kind::from_u8(number).unwrap() as u8, number);

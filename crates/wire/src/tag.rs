@@ -368,10 +368,10 @@ mod tests {
             let mut header = notice.to_header();
             seal(&mut header, &Key::derive(&secret, JobId(1), 1));
             let prefix = crate::peek(&header).unwrap();
-            assert_eq!((prefix.generation, prefix.covers_body), (generation, false));
+            assert_eq!((prefix.generation(), prefix.covers_body()), (generation, false));
             seal_with_body(&mut header, b"values", &Key::derive(&secret, JobId(1), 1));
             let prefix = crate::peek(&header).unwrap();
-            assert_eq!((prefix.generation, prefix.covers_body), (generation, true));
+            assert_eq!((prefix.generation(), prefix.covers_body()), (generation, true));
         }
     }
 

@@ -14,6 +14,7 @@ use thalweg_wire::fingerprint::{FINGERPRINT_BYTES, FingerprintView};
 use thalweg_wire::flow::{AckView, CreditView, DataView};
 use thalweg_wire::frame::{MismatchView, SUM_FRAME_BYTES, SumFrameView};
 use thalweg_wire::pace::{FactsView, OtherView, SlotView, WordView};
+use thalweg_wire::path::PathProbeView;
 use thalweg_wire::prefix::{PREFIX_BYTES, PrefixView};
 use thalweg_wire::trailer::{TRAILER_BYTES, TrailerView};
 
@@ -34,14 +35,15 @@ type Field = (usize, usize, String);
 fn the_document_has_the_fields_of_the_code() {
     let prefix = fields!(PrefixView: magic, versions, kind, epoch, lane, job, tag);
     let data = fields!(DataView: flow, message_bytes, sent_at, index, transmission, segment_bytes,
-        priority, reserved);
+        priority, flags, reserved);
     let ack = fields!(AckView: flow, sent_at, sack, cumulative, index, transmission, flags,
-        class, reserved);
+        class, run);
     let credit = fields!(CreditView: flow, transmissions, priority, reserved);
     let [gradient, parameter, query, request] = fragment_fields();
     let group = fields!(GroupView: switches, server, other, level, stations, reserved_end);
-    let description = fields!(DescriptionView: aggregators, fragment_values, formats, reserved,
-        server, switch, reserved_end);
+    let description = fields!(DescriptionView: aggregators, fragment_values, formats, cores,
+        mtu_bytes, reserved, server, switch, via, reserved_end);
+    let path = fields!(PathProbeView: number, reserved);
     let [deliver_data, deliver_ack, deliver_control] = deliver_fields();
     let word = fields!(WordView: slot, flow, slots, flags, refused_at, others, iteration, volume,
         refused_free);
@@ -53,6 +55,7 @@ fn the_document_has_the_fields_of_the_code() {
         ("## Flow data", data),
         ("## Flow acknowledgement", ack),
         ("## Flow credit", credit),
+        ("## Path probe", path),
         ("## Aggregate gradient", gradient),
         ("## Aggregate parameter", parameter),
         ("## Aggregate query", query),

@@ -89,10 +89,15 @@ impl Slot {
                 assert!(is_partial, "{} of {workers} are in a sum that goes on", self.seated);
             }
             State::Floats => assert!(self.seated < workers, "a full sum is done"),
-            State::Done => {}
+            State::Done => {
+                assert!(!matches!(self.body, Values::Wide(_)), "a result is rounded");
+            }
         }
-        if let Values::Real(bytes) = &self.body {
-            assert_eq!(bytes.len(), self.body_bytes as usize, "a sum has its values");
+        let body_bytes = self.body_bytes as usize;
+        match &self.body {
+            Values::Length => {}
+            Values::Real(bytes) => assert_eq!(bytes.len(), body_bytes, "a sum has its values"),
+            Values::Wide(bytes) => assert_eq!(bytes.len(), 2 * body_bytes, "a sum has its values"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Gradient packets: from what arrives to a complete sum.
 
 use thalweg_core::{Body, Ecn};
-use thalweg_wire::aggregate::{Gradient, Identity, Numbers, VALUE_BYTES};
+use thalweg_wire::aggregate::{Gradient, Identity, Numbers};
 
 use super::Event;
 use super::job::{Context, Job, Site};
@@ -92,19 +92,21 @@ impl Job {
     }
 
     /// Whether the numbers are what the job and the attempt call for, and the body holds them.
-    // spec: T-09, A-23
+    // spec: T-09, A-23, F-02
     fn check_form(&self, gradient: &Gradient, body: &Body<'_>) -> Result<(), Refusal> {
         let in_floats = Attempt(gradient.identity.attempt).is_in_floats();
         let fits = match (self.setup.parameters.numeric, gradient.numbers) {
+            (_, Numbers::F16 | Numbers::Bf16) => {
+                self.setup.parameters.sends_halves() && (gradient.result || !in_floats)
+            }
             (_, Numbers::Float) if gradient.result => true,
             (Numeric::Float, Numbers::Float) => !in_floats,
             (Numeric::Float, Numbers::Fixed(_)) => false,
             (Numeric::Fixed { .. }, Numbers::Float) => in_floats,
             (Numeric::Fixed { .. }, Numbers::Fixed(_)) => !in_floats && !gradient.result,
         };
-        let has_room =
-            body.len() <= usize::from(self.setup.parameters.fragment_values) * VALUE_BYTES;
-        let is_whole = body.len().is_multiple_of(VALUE_BYTES);
+        let has_room = body.len() <= self.setup.parameters.body_bytes();
+        let is_whole = body.len().is_multiple_of(gradient.numbers.value_bytes());
         if fits && has_room && is_whole { Ok(()) } else { Err(Refusal::Mismatched) }
     }
 
@@ -162,6 +164,7 @@ impl Job {
         let slot = site.place.slot;
         assert_ne!(slot.state, State::Done, "fragment {sequence} is summed once");
         slot.state = State::Done;
+        slot.round();
         slot.tell(Told::First, context);
         self.stats.completed += 1;
     }
@@ -227,7 +230,7 @@ fn adopt(arrival: &Arrival<'_>, place: Place<'_>) -> Result<(), Refusal> {
     if slot.state == State::Empty {
         slot.meet(&summed(gradient), gradient.aggregator);
     }
-    slot.numbers = Numbers::Float;
+    slot.numbers = gradient.numbers;
     slot.operation = gradient.identity.operation;
     slot.body_bytes = body.len() as u32;
     slot.absent = gradient.absent;

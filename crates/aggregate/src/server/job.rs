@@ -6,7 +6,8 @@ use std::sync::Arc;
 use thalweg_core::{JobId, NodeId, Span, Time};
 use thalweg_wire::aggregate::{Identity, Notice, Query};
 
-use super::judge::{Asker, State};
+use super::credit::Credit;
+use super::judge::{Asker, Lacking, State};
 use super::leeway::{Leeway, missing_ranks};
 use super::queue::{self, Queue, Task};
 use super::ring::{Place, Ring};
@@ -46,6 +47,8 @@ pub(super) struct Job {
     pub shards: Vec<Option<Shard>>,
     pub scaling: Scaling,
     pub leeway: Leeway,
+    /// Bytes that its packets have paid for.
+    pub credit: Credit,
     /// True if ranks have called different operations in this epoch.
     pub has_differed: bool,
     pub stats: Stats,
@@ -77,6 +80,7 @@ pub(super) struct Site<'a> {
     pub tops: &'a [Top],
     /// See [`Job::everyone`].
     pub everyone: u64,
+    pub credit: &'a mut Credit,
     pub place: Place<'a>,
 }
 
@@ -114,6 +118,7 @@ impl Job {
             scaling: Scaling::default(),
             leeway: Leeway::new(&setup, window),
             memory_bytes: memory_bytes(&setup, config.me),
+            credit: Credit::new(setup.trees[0].workers(), setup.parameters.packet_bytes()),
             has_differed: false,
             stats: Stats::default(),
             setup,
@@ -125,7 +130,8 @@ impl Job {
     // spec: A-41
     pub(super) fn renew(self, config: &Config, setup: Arc<Setup>) -> Job {
         let mut job = Job::new(config, setup);
-        job.stats = self.stats;
+        // What was paid for, or was not, stays so: an epoch begins whenever a rank asks for one.
+        (job.stats, job.credit) = (self.stats, self.credit);
         job.leeway = self.leeway.renew();
         job.leeway.forget_below(job.everyone);
         let slots = self.shards.into_iter().flatten().flat_map(|shard| shard.ring.into_slots());
@@ -202,13 +208,17 @@ impl Job {
         let site = self.site(shard, sequence).ok_or(Refusal::Foreign)?;
         let slot = site.place.slot;
         let worker = site.tree.worker_at(&query.branch).ok_or(Refusal::Foreign)?;
+        // Where its switch waits for the result as well, all below the switch do.
+        let index = site.tree.seat(worker);
+        let top = site.tops.iter().find(|top| query.awaited && top.below().contains(&index));
+        let lacking = top.map_or(Lacking::Worker(worker), |top| Lacking::Switch(top.at));
         if slot.differs(&query.identity) {
             return Err(self.differ(sequence, context));
         }
         slot.meet(&query.identity, query.aggregator);
         if slot.state == State::Done {
             if !slot.has_crossed(heard_told_at) {
-                slot.answer(Asker::Query(worker), context);
+                slot.answer(Asker::Query(lacking), context);
             }
             return Ok(());
         }
@@ -258,8 +268,8 @@ impl Job {
         let Shard { ring, tops, .. } = self.shards[shard].as_mut()?;
         let index = sequence / self.setup.trees.len() as u64;
         let (setup, tree) = (&*self.setup, &*self.setup.trees[shard]);
-        let (keys, everyone) = (self.keys, self.everyone);
-        Some(Site { setup, keys, tree, tops, everyone, place: ring.at(index) })
+        let (keys, everyone, credit) = (self.keys, self.everyone, &mut self.credit);
+        Some(Site { setup, keys, tree, tops, everyone, credit, place: ring.at(index) })
     }
 
     /// All about a fragment that a task is about. `None` if it is over.

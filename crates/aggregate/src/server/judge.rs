@@ -2,6 +2,8 @@
 //!
 //! Nothing here knows of slots or queues, so a test can go through all cases.
 
+use thalweg_core::NodeId;
+
 use crate::setup::{Attempt, Recovery};
 
 /// What the server has of a fragment.
@@ -66,12 +68,21 @@ pub(super) enum Action {
 /// Who wants to have a result that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asker {
-    /// A worker, with a query.
-    Query(u32),
+    /// A worker, with a query. It is for itself, or for all below a switch.
+    Query(Lacking),
     /// Somebody who sent a contribution again because no result came: the paper's way to ask.
     Resend,
     /// Nobody asked, but a contribution came late.
     Stray,
+}
+
+/// Node that lacks a result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lacking {
+    /// The worker of this rank.
+    Worker(u32),
+    /// A switch right below the server, and so everybody below it.
+    Switch(NodeId),
 }
 
 /// Who was told last.
@@ -82,8 +93,8 @@ pub(super) enum Told {
     Nobody,
     /// Everybody, when there was something new to tell.
     First,
-    /// One worker that asked.
-    One(u32),
+    /// One that asked.
+    One(Lacking),
     /// Everybody, once more.
     Again,
 }
@@ -91,8 +102,8 @@ pub(super) enum Told {
 /// Who is told now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Whom {
-    /// One worker.
-    One(u32),
+    /// One that asked.
+    One(Lacking),
     /// All workers.
     All,
 }
@@ -126,8 +137,8 @@ pub(super) fn answer(asker: Asker, told: Told, recently: bool) -> Option<Whom> {
     match (asker, if recently { told } else { Told::Nobody }) {
         (Asker::Query(_) | Asker::Resend, Told::Again) => None,
         // The others will ask as well.
-        (Asker::Query(worker), Told::One(other)) => (worker != other).then_some(Whom::All),
-        (Asker::Query(worker), Told::Nobody | Told::First) => Some(Whom::One(worker)),
+        (Asker::Query(node), Told::One(other)) => (node != other).then_some(Whom::All),
+        (Asker::Query(node), Told::Nobody | Told::First) => Some(Whom::One(node)),
         (Asker::Resend, Told::Nobody | Told::First | Told::One(_)) => Some(Whom::All),
         // Once told, whoever lacks it asks; a copy that comes late does not.
         (Asker::Stray, _) => (told == Told::Nobody).then_some(Whom::All),
@@ -206,14 +217,16 @@ mod tests {
     #[test]
     fn who_asks_is_answered_once_per_gap_and_two_are_answered_together() {
         use Asker::{Query, Resend, Stray};
-        let (one, all) = (|worker| Some(Whom::One(worker)), Some(Whom::All));
+        let worker = Lacking::Worker;
+        let (one, all) = (|rank| Some(Whom::One(worker(rank))), Some(Whom::All));
         let rows = [
-            (Query(1), [one(1), one(1), None, all, None], [one(1); 5]),
+            (Query(worker(1)), [one(1), one(1), None, all, None], [one(1); 5]),
             (Resend, [all, all, all, all, None], [all; 5]),
             (Stray, [all, None, None, None, None], [all, None, None, None, None]),
         ];
         for (asker, soon, later) in rows {
-            let told = [Told::Nobody, Told::First, Told::One(1), Told::One(2), Told::Again];
+            let ones = [1, 2].map(|rank| Told::One(worker(rank)));
+            let told = [Told::Nobody, Told::First, ones[0], ones[1], Told::Again];
             for (told, (soon, later)) in told.into_iter().zip(soon.into_iter().zip(later)) {
                 assert_eq!(answer(asker, told, true), soon, "{asker:?} {told:?}");
                 assert_eq!(answer(asker, told, false), later, "{asker:?} {told:?} long ago");

@@ -63,6 +63,22 @@ pub enum BudgetError {
         /// Bytes that all jobs may take.
         budget_bytes: u64,
     },
+    /// The jobs of one token would take more than they may. For callers that know tokens: a server knows none.
+    #[error(
+        "the job needs {} MiB of the server, and other jobs of its token have {} of the {} MiB that those of one token may \
+         take: end one of them, or start the server with a larger --token-memory",
+        mebibytes(*needed_bytes),
+        mebibytes(*reserved_bytes),
+        mebibytes(*budget_bytes)
+    )]
+    TokenMemory {
+        /// Bytes that the job needs.
+        needed_bytes: u64,
+        /// Bytes that are reserved for other jobs of the token.
+        reserved_bytes: u64,
+        /// Bytes that the jobs of one token may take.
+        budget_bytes: u64,
+    },
 }
 
 /// Most bytes that a server holds for the trees of a set-up that it is the root of, whatever arrives.
@@ -105,15 +121,15 @@ pub fn check_fit(
     if fits { Ok(()) } else { Err(BudgetError::JobMemory { needed_bytes, budget_bytes }) }
 }
 
-/// Most bytes for a job with one tree.
-fn needed_bytes(parameters: &JobParameters, workers: u32) -> u64 {
+/// Most bytes for a job of this number of workers that one server sums: [`memory_bytes`] of its set-ups.
+pub fn needed_bytes(parameters: &JobParameters, workers: u32) -> u64 {
     JOB_BYTES.saturating_add(tree_bytes(parameters, workers, 1))
 }
 
 /// Most bytes for one of the trees of a job.
 fn tree_bytes(parameters: &JobParameters, workers: u32, trees: u64) -> u64 {
     let fragments = job::window(parameters, trees) / trees + 1;
-    let body = (u64::from(parameters.fragment_values) * 4 + ALLOCATION_BYTES).next_multiple_of(16);
+    let body = (parameters.sum_bytes() as u64 + ALLOCATION_BYTES).next_multiple_of(16);
     Ring::memory_bytes(fragments, workers)
         + fragments * (body + queue::FRAGMENT_BYTES)
         + leeway::memory_bytes(workers)
@@ -186,6 +202,10 @@ mod tests {
         let one = BudgetError::JobMemory { needed_bytes, budget_bytes }.to_string();
         assert!(one.contains("needs 6 MiB") && one.contains("may take 7 MiB"), "{one}");
         assert!(one.contains("--job-memory"), "{one}");
+        let token = BudgetError::TokenMemory { needed_bytes, reserved_bytes, budget_bytes };
+        let token = token.to_string();
+        assert!(token.contains("needs 6 MiB") && token.contains("3 of the 7 MiB"), "{token}");
+        assert!(token.contains("--token-memory"), "{token}");
         assert!(BudgetError::Jobs(5).to_string().contains("5 jobs"));
     }
 }

@@ -1,5 +1,5 @@
-//! Probes of switches: is it there, and what are its limits?
-// spec: E-06, E-09
+//! Probes of switches: is it there, what are its limits, and what does the path carry?
+// spec: E-06, E-09, F-01
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,22 @@ use thalweg_wire::tag::{self, Key, Secret};
 /// Most probes that wait to be sent. One more is not sent, which the next one makes good.
 const PROBES_MAX: usize = 4_096;
 
+/// A path between a server and a switch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SwitchPath {
+    /// The switch at its end.
+    pub switch: NodeId,
+    /// The switch that it leads by, if there is one.
+    pub via: Option<NodeId>,
+}
+
 /// The probes of a server.
 #[derive(Debug)]
 pub(super) struct Probes {
     me: NodeId,
     key: Option<Key>,
-    waiting: VecDeque<NodeId>,
+    /// Probes that wait, and the lengths of their bodies.
+    waiting: VecDeque<(SwitchPath, u16)>,
 }
 
 impl Probes {
@@ -26,9 +36,9 @@ impl Probes {
         Probes { me, key, waiting: VecDeque::new() }
     }
 
-    pub(super) fn push(&mut self, switch: NodeId) {
+    pub(super) fn push(&mut self, path: SwitchPath, body_bytes: u16) {
         if self.waiting.len() < PROBES_MAX {
-            self.waiting.push_back(switch);
+            self.waiting.push_back((path, body_bytes));
         }
     }
 
@@ -39,14 +49,14 @@ impl Probes {
     /// Sends the probes that wait, as long as there is room.
     pub(super) fn send(&mut self, outbox: &mut dyn Outbox) {
         while outbox.room() > 0
-            && let Some(&switch) = self.waiting.front()
+            && let Some(&(SwitchPath { switch, via }, body_bytes)) = self.waiting.front()
         {
-            let Some(mut packet) = outbox.lend(BodySize::Bytes(0), Purpose::Control) else {
-                return;
-            };
-            let probe = Probe { server: self.me, switch };
+            // Padding is zeros.
+            let body = BodySize::Length(body_bytes.into());
+            let Some(mut packet) = outbox.lend(body, Purpose::Control) else { return };
+            let probe = Probe { server: self.me, switch, via };
             let envelope = Envelope {
-                dst: switch,
+                dst: via.unwrap_or(switch),
                 tag: Tag::training(),
                 entropy: 0,
                 overhead_bytes: FRAME_OVERHEAD_BYTES,

@@ -6,7 +6,7 @@ use thalweg_wire::aggregate::{Announcement, Request, StationBytes};
 use thalweg_wire::tag::Key;
 
 use super::job::{Job, Site};
-use super::judge::State;
+use super::judge::{Lacking, State};
 use super::queue::{Progress, Task};
 use super::ring::Place;
 use super::seats;
@@ -22,6 +22,19 @@ enum Owing {
     Station(Top),
     /// A worker, straight.
     Worker(u32),
+}
+
+/// Outcome of sending a parameter packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Put {
+    /// There was no room.
+    NoRoom,
+    /// A result that is not paid for, and was not sent.
+    Unpaid,
+    /// A result was sent.
+    Result,
+    /// The wish for floats was sent.
+    Repeat,
 }
 
 impl Job {
@@ -46,37 +59,48 @@ impl Job {
         let is_last = next + 1 >= nodes.len();
         let (node, is_again) = (*nodes.get(next)?, site.place.slot.outgoing.is_again);
         let to = (node, site.receiver(node));
-        let Some(is_repeat) = site.put_parameter(to, is_again, outbox) else {
+        let put = site.put_parameter(to, is_again, outbox);
+        if put == Put::NoRoom {
             return Some(Progress::NoRoom);
-        };
-        site.place.slot.outgoing.tell = (!is_last).then_some(next + 1);
-        self.count_parameter(is_repeat, is_again);
-        Some(if is_last { Progress::Finished } else { Progress::More })
+        }
+        let is_over = is_last || put == Put::Unpaid;
+        site.place.slot.outgoing.tell = (!is_over).then_some(next + 1);
+        self.count(put, is_again);
+        Some(if is_over { Progress::Finished } else { Progress::More })
     }
 
     fn send_answer(&mut self, sequence: u64, outbox: &mut dyn Outbox) -> Option<Progress> {
         let mut site = self.pending(sequence)?;
-        let worker = site.place.slot.outgoing.answer?;
+        let lacking = site.place.slot.outgoing.answer?;
         // It may get it with all others.
         if site.place.slot.outgoing.tell.is_some() {
             site.place.slot.outgoing.answer = None;
             return None;
         }
-        let to = (site.tree.node(worker), Receiver::Worker);
-        let Some(is_repeat) = site.put_parameter(to, true, outbox) else {
-            return Some(Progress::NoRoom);
+        let to = match lacking {
+            Lacking::Worker(rank) => (site.tree.node(rank), Receiver::Worker),
+            Lacking::Switch(node) => (node, Receiver::Switch),
         };
+        let put = site.put_parameter(to, true, outbox);
+        if put == Put::NoRoom {
+            return Some(Progress::NoRoom);
+        }
         site.place.slot.outgoing.answer = None;
-        self.count_parameter(is_repeat, true);
+        let is_awaited = matches!(lacking, Lacking::Switch(_)) && put != Put::Unpaid;
+        self.stats.parameters_awaited += u64::from(is_awaited);
+        self.count(put, true);
         None
     }
 
-    fn count_parameter(&mut self, is_repeat: bool, is_again: bool) {
-        if is_repeat {
-            self.stats.repeats_sent += 1;
-        } else {
-            self.stats.parameters += 1;
-            self.stats.parameters_again += u64::from(is_again);
+    fn count(&mut self, put: Put, is_again: bool) {
+        match put {
+            Put::NoRoom => {}
+            Put::Unpaid => self.stats.withheld += 1,
+            Put::Repeat => self.stats.repeats_sent += 1,
+            Put::Result => {
+                self.stats.parameters += 1;
+                self.stats.parameters_again += u64::from(is_again);
+            }
         }
     }
 
@@ -93,7 +117,7 @@ impl Job {
         let is_sent = match owing {
             Owing::Worker(worker) if wants_floats => {
                 let to = (site.tree.node(worker), Receiver::Worker);
-                site.put_parameter(to, true, outbox).is_some()
+                site.put_parameter(to, true, outbox) != Put::NoRoom
             }
             _ => site.put_request(owing, outbox),
         };
@@ -150,14 +174,14 @@ impl Site<'_> {
         if is_switch { Receiver::Switch } else { Receiver::Worker }
     }
 
-    /// Sends what workers are told, and says whether it was the wish for floats. `None` if there was
-    /// no room.
+    /// Sends what workers are told: the result, or the wish for floats. A result is sent only if it is paid for.
+    // spec: E-13
     fn put_parameter(
         &mut self,
         (to, receiver): (NodeId, Receiver),
         is_again: bool,
         outbox: &mut dyn Outbox,
-    ) -> Option<bool> {
+    ) -> Put {
         let slot = &*self.place.slot;
         let parameter = slot.parameter(self.setup, self.tree.server(), self.everyone);
         let body_bytes = if parameter.repeat { 0 } else { slot.body_bytes };
@@ -165,8 +189,13 @@ impl Site<'_> {
             Values::Real(_) if !parameter.repeat => BodySize::Bytes(body_bytes),
             _ => BodySize::Length(body_bytes),
         };
+        let wire_bytes = self.setup.parameters.overhead_bytes.saturating_add(body_bytes);
+        if !parameter.repeat && !self.credit.covers(wire_bytes) {
+            return Put::Unpaid;
+        }
         let purpose = if parameter.repeat { Purpose::Control } else { Purpose::of_data(is_again) };
-        let mut packet = outbox.lend(size, purpose)?;
+        let Some(mut packet) = outbox.lend(size, purpose) else { return Put::NoRoom };
+        self.credit.spend(wire_bytes);
         let key = self.keys.as_ref().map(|keys| keys.to(receiver));
         let envelope = envelope(self.setup, key, to);
         if let (Values::Real(values), Body::Bytes(body), false) =
@@ -176,7 +205,7 @@ impl Site<'_> {
         }
         let covers_body = self.setup.parameters.seals_bodies;
         envelope.fill_covering(&mut packet, covers_body, |header| parameter.encode(header));
-        Some(parameter.repeat)
+        if parameter.repeat { Put::Repeat } else { Put::Result }
     }
 
     fn put_request(&mut self, owing: Owing, outbox: &mut dyn Outbox) -> bool {
@@ -184,6 +213,7 @@ impl Site<'_> {
         let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else {
             return false;
         };
+        self.credit.spend(self.setup.parameters.overhead_bytes);
         let ((to, receiver), branch, level, wanted, bypass) = match owing {
             Owing::Station(top) => {
                 ((top.at, Receiver::Switch), top.branch, top.ask_level, top.wanted, false)
@@ -209,7 +239,7 @@ impl Site<'_> {
         true
     }
 
-    /// The first one from a seat on that owes something, and the seat after. A station is asked if
+    /// The first one from an index on that owes something, and the index after. A station is asked if
     /// nothing at all of it is there: a part that came past it would overlap with its sum.
     // spec: T-10
     fn next_owing(&self, from: u32) -> Option<(Owing, u32)> {
@@ -219,10 +249,9 @@ impl Site<'_> {
         }
         let straight = slot.state == State::Floats || slot.asked.is_some_and(|asked| asked.1);
         let seat = seats::first_missing(taken, from..self.tree.workers())?;
-        let of_top = |top: &Top| top.first_seat..top.first_seat + top.seats;
-        let above = self.tops.iter().find(|top| !straight && of_top(top).contains(&seat));
-        match above.filter(|top| seats::count(taken, of_top(top)) == 0) {
-            Some(top) => Some((Owing::Station(*top), of_top(top).end)),
+        let above = self.tops.iter().find(|top| !straight && top.below().contains(&seat));
+        match above.filter(|top| seats::count(taken, top.below()) == 0) {
+            Some(top) => Some((Owing::Station(*top), top.below().end)),
             None => Some((Owing::Worker(self.tree.rank_at(seat)), seat + 1)),
         }
     }

@@ -1,11 +1,11 @@
 //! What a server keeps of one fragment.
 
 use thalweg_core::{Body, Ecn, NodeId, Time};
-use thalweg_values::sum;
+use thalweg_values::{Half, sum};
 use thalweg_wire::aggregate::{Absent, Gradient, Identity, Magnitude, Numbers, Parameter, Scale};
 
 use super::job::Context;
-use super::judge::{self, Asker, State, Told, Whom};
+use super::judge::{self, Asker, Lacking, State, Told, Whom};
 use super::queue::Task;
 use crate::setup::{Attempt, Setup};
 
@@ -61,8 +61,8 @@ pub(super) struct Outgoing {
     pub tell: Option<usize>,
     /// Whether that is not the first time.
     pub is_again: bool,
-    /// It goes to this worker as well.
-    pub answer: Option<u32>,
+    /// It goes to this one as well.
+    pub answer: Option<Lacking>,
     /// Those that are missing are asked, from this seat on.
     pub ask: Option<u32>,
 }
@@ -73,8 +73,10 @@ pub(super) enum Values {
     /// Nobody carries them.
     #[default]
     Length,
-    /// Little-endian, four bytes each.
+    /// Little-endian, as they are in a body.
     Real(Vec<u8>),
+    /// Sums of 16-bit values that are not rounded yet: little-endian, in single precision (F-02).
+    Wide(Vec<u8>),
 }
 
 /// Buffers that are not in use.
@@ -129,7 +131,9 @@ impl Slot {
 
     /// Takes the packet's values instead of its own.
     pub(super) fn replace(&mut self, gradient: &Gradient, body: &Body<'_>, vacant: &mut Vacant) {
-        self.body.write(body, vacant);
+        // What is a result already is neither summed nor rounded again.
+        let half = half(self.numbers).filter(|_| !gradient.result);
+        self.body.write(body, half, vacant);
         self.overflow = gradient.overflow;
         self.watermark = gradient.watermark();
         self.magnitude = self.magnitude.max(gradient.next_magnitude);
@@ -139,9 +143,11 @@ impl Slot {
     // spec: A-20
     pub(super) fn add(&mut self, gradient: &Gradient, body: &Body<'_>) {
         self.overflow |= gradient.overflow;
-        if let (Values::Real(sum), Body::Bytes(body)) = (&mut self.body, body) {
+        if let (Values::Real(sum) | Values::Wide(sum), Body::Bytes(body)) = (&mut self.body, body) {
             match self.numbers {
                 Numbers::Float => sum::add_float(sum, body),
+                Numbers::F16 => Half::F16.add(body, sum),
+                Numbers::Bf16 => Half::Bf16.add(body, sum),
                 Numbers::Fixed(_) if self.overflow => {}
                 Numbers::Fixed(_) => self.overflow = sum::add_fixed(sum, body),
             }
@@ -164,7 +170,7 @@ impl Slot {
 
     /// Whether a packet has as many values, of which both or none are real.
     pub(super) fn is_as_long(&self, body: &Body<'_>) -> bool {
-        let is_real = matches!(self.body, Values::Real(_));
+        let is_real = !matches!(self.body, Values::Length);
         body.len() as u32 == self.body_bytes && is_real == matches!(body, Body::Bytes(_))
     }
 
@@ -184,6 +190,15 @@ impl Slot {
         self.overflow = false;
         self.watermark = u64::MAX;
         self.asked = None;
+    }
+
+    /// Rounds sums of 16-bit values, once, to what everybody is sent.
+    // spec: F-02
+    pub(super) fn round(&mut self) {
+        if let (Values::Wide(sums), Some(half)) = (&mut self.body, half(self.numbers)) {
+            half.round_in_place(sums);
+            self.body = Values::Real(std::mem::take(sums));
+        }
     }
 
     /// Forgets everything.
@@ -226,12 +241,12 @@ impl Slot {
         }
         let recently = self.was_told_within_gap(context);
         match (judge::answer(asker, self.told, recently), self.outgoing.answer) {
-            (Some(Whom::One(worker)), None) => {
-                (self.told, self.told_at) = (Told::One(worker), context.now);
-                self.outgoing.answer = Some(worker);
+            (Some(Whom::One(node)), None) => {
+                (self.told, self.told_at) = (Told::One(node), context.now);
+                self.outgoing.answer = Some(node);
                 context.queue.push_sum(context.job, Task::Answer(self.sequence));
             }
-            (Some(Whom::One(worker)), Some(waiting)) if worker == waiting => {}
+            (Some(Whom::One(node)), Some(waiting)) if node == waiting => {}
             (Some(_), _) => self.tell(Told::Again, context),
             (None, _) => {}
         }
@@ -306,24 +321,43 @@ impl Slot {
 }
 
 impl Values {
-    fn write(&mut self, body: &Body<'_>, vacant: &mut Vacant) {
+    /// Takes the values of a body, in single precision where they are halves that are summed.
+    fn write(&mut self, body: &Body<'_>, half: Option<Half>, vacant: &mut Vacant) {
         let old = std::mem::take(self);
         let Body::Bytes(bytes) = body else { return old.release(vacant) };
         let mut buffer = match old {
-            Values::Real(buffer) => buffer,
+            Values::Real(buffer) | Values::Wide(buffer) => buffer,
             Values::Length => vacant.pop().unwrap_or_default(),
         };
         buffer.clear();
         // Not more than that: what a job may take is calculated with the length of a fragment.
         // spec: E-12
-        buffer.reserve_exact(bytes.len());
-        buffer.extend_from_slice(bytes);
-        *self = Values::Real(buffer);
+        buffer.reserve_exact(if half.is_some() { 2 * bytes.len() } else { bytes.len() });
+        *self = match half {
+            Some(half) => {
+                buffer.resize(2 * bytes.len(), 0);
+                half.take(bytes, &mut buffer);
+                Values::Wide(buffer)
+            }
+            None => {
+                buffer.extend_from_slice(bytes);
+                Values::Real(buffer)
+            }
+        };
     }
 
     fn release(self, vacant: &mut Vacant) {
-        if let Values::Real(buffer) = self {
+        if let Values::Real(buffer) | Values::Wide(buffer) = self {
             vacant.push(buffer);
         }
+    }
+}
+
+/// The type of 16-bit values that numbers are.
+fn half(numbers: Numbers) -> Option<Half> {
+    match numbers {
+        Numbers::F16 => Some(Half::F16),
+        Numbers::Bf16 => Some(Half::Bf16),
+        Numbers::Fixed(_) | Numbers::Float => None,
     }
 }

@@ -35,6 +35,10 @@ counters! {
         pub parameters: u64,
         /// Parameter packets sent again.
         pub parameters_again: u64,
+        /// Parameter packets sent again to a switch that waited for them, for all below it.
+        pub parameters_awaited: u64,
+        /// Results not sent to who asked: the packets of the job have not paid for them.
+        pub withheld: u64,
         /// Packets sent that ask for floats.
         pub repeats_sent: u64,
         /// Queries that came in.
@@ -45,6 +49,8 @@ counters! {
         pub notices: u64,
         /// Announcements sent to switches.
         pub announcements: u64,
+        /// Probes of paths that were answered. Counted for all jobs together.
+        pub path_probes: u64,
         /// Packets of another epoch, or about a fragment that everyone has.
         pub stale: u64,
         /// Packets further ahead than any worker may be.
@@ -75,15 +81,19 @@ counters! {
         pub job_memory: u64,
         /// Jobs that need more memory than other jobs have left.
         pub memory: u64,
+        /// Jobs that need more memory than other jobs of their token have left. Counted by those who know tokens.
+        pub token_memory: u64,
     }
 }
 
 impl Refusals {
-    pub(super) fn note(&mut self, reason: BudgetError) {
+    /// Counts a job that was refused.
+    pub fn note(&mut self, reason: BudgetError) {
         *match reason {
             BudgetError::Jobs(_) => &mut self.jobs,
             BudgetError::JobMemory { .. } => &mut self.job_memory,
             BudgetError::Memory { .. } => &mut self.memory,
+            BudgetError::TokenMemory { .. } => &mut self.token_memory,
         } += 1;
     }
 }

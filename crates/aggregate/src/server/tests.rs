@@ -19,12 +19,14 @@ use crate::tree::{Member, Tree};
 mod bounded;
 mod budgets;
 mod differing;
+mod halves;
 mod lifecycle;
 mod probing;
 mod random;
 mod repair;
 mod slips;
 mod sums;
+mod tenant;
 
 const SERVER: NodeId = NodeId(900);
 const JOB: JobId = JobId(0x1234_5678_9abc_def0);
@@ -69,6 +71,7 @@ pub(super) fn setup(members: &[Member]) -> Setup {
             overhead_bytes: 100,
             generation: None,
             seals_bodies: false,
+            widens_halves: false,
         }
         .check()
         .unwrap(),

@@ -5,6 +5,7 @@ use thalweg_values::sum;
 use thalweg_wire::aggregate::{CONGESTED, Gradient, GradientView, Magnitude, OVERFLOW};
 
 use super::gradients::Arrival;
+use super::kept::Kept;
 use super::key::{Fragment, Key, Part};
 use super::table::Found;
 
@@ -17,8 +18,9 @@ pub(super) struct Aggregator {
     pub(super) key: Key,
     /// The children that have contributed. None in an empty aggregator.
     pub(super) bitmap: u32,
-    /// [`CONGESTED`] and [`OVERFLOW`] of any part, [`QUEUED`] and [`ASKED`].
-    marks: u8,
+    /// [`CONGESTED`] and [`OVERFLOW`] of any part, [`QUEUED`] and [`ASKED`]; in an empty aggregator [`KEPT`] and
+    /// [`ASKED`].
+    pub(super) marks: u8,
     next_magnitude: u8,
     /// The largest of all parts: the least watermark.
     watermark_distance: u16,
@@ -28,10 +30,12 @@ pub(super) struct Aggregator {
 
 const _: () = assert!(size_of::<Aggregator>() == 64, "a step looks at one cache line");
 
+/// Bit of [`Aggregator::marks`]: the aggregator is free, and the result of its last fragment is still there.
+pub(super) const KEPT: u8 = 1 << 5;
 /// Bit of [`Aggregator::marks`]: the sum waits for being sent again.
 const QUEUED: u8 = 1 << 6;
-/// Bit of [`Aggregator::marks`]: there is a time at which the children were asked.
-const ASKED: u8 = 1 << 7;
+/// Bit of [`Aggregator::marks`]: there is a time at which the children were asked, or got the result again.
+pub(super) const ASKED: u8 = 1 << 7;
 
 /// Why a fragment is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,16 +49,19 @@ pub(super) enum Over {
 /// All aggregators.
 #[derive(Debug)]
 pub(super) struct Array {
-    slots: Vec<Aggregator>,
-    /// The values of all slots, one after the other.
-    values: Vec<u8>,
+    pub(super) slots: Vec<Aggregator>,
+    /// The values of all slots, one after the other, and then as much once more: sums of 16-bit values have twice as many
+    /// bytes as bodies. They lie apart so that sums of 32-bit values stay as close to each other as they can.
+    pub(super) values: Vec<u8>,
     /// Where the values of the first slot begin.
-    values_from: usize,
-    slot_bytes: usize,
-    /// When the children were last asked, by slot. Apart, because few steps look at it.
-    asked_at: Vec<Time>,
+    pub(super) values_from: usize,
+    pub(super) slot_bytes: usize,
+    /// When the children were last asked, or got the result again, by slot. Apart, because few steps look at it.
+    pub(super) asked_at: Vec<Time>,
     /// Number of times that the sum was sent before it was full, by slot. Valid only with [`ASKED`].
-    handed_over: Vec<u32>,
+    pub(super) handed_over: Vec<u32>,
+    /// Results that are kept, by slot. Their values lie where the sums were.
+    pub(super) kept: Vec<Kept>,
     stale_after: Span,
     occupied: u32,
 }
@@ -101,11 +108,11 @@ impl Aggregator {
 }
 
 impl Array {
-    /// So many empty aggregators, each with room for so many values.
+    /// An array of empty aggregators, each with room for a number of values of 32 bits, or twice as many of 16.
     pub(super) fn new(aggregators: u32, values_max: u16, stale_after: Span) -> Array {
         let count = aggregators as usize;
         let slot_bytes = (usize::from(values_max) * 4).next_multiple_of(ALIGNMENT);
-        let values = vec![0; count * slot_bytes + ALIGNMENT];
+        let values = vec![0; 2 * count * slot_bytes + ALIGNMENT];
         // The pointer decides about speed only; it can say `usize::MAX`.
         let values_from = values.as_ptr().align_offset(ALIGNMENT) % ALIGNMENT;
         Array {
@@ -115,6 +122,7 @@ impl Array {
             slot_bytes,
             asked_at: vec![Time::ZERO; count],
             handed_over: vec![0; count],
+            kept: vec![Kept::NONE; count],
             stale_after,
             occupied: 0,
         }
@@ -202,8 +210,10 @@ impl Array {
             watermark_distance: view.watermark_distance.get(),
             touched: *now,
         };
-        if let Body::Bytes(body) = body {
-            self.values_mut(*place, body.len()).copy_from_slice(body);
+        let Body::Bytes(body) = body else { return };
+        match part.key.half() {
+            None => self.values_mut(*place, body.len()).copy_from_slice(body),
+            Some(half) => self.take_halves(half, *place, body),
         }
     }
 
@@ -222,6 +232,10 @@ impl Array {
         slot.touched = *now;
         let Body::Bytes(body) = body else { return false };
         let is_over = slot.marks & OVERFLOW != 0;
+        if let Some(half) = part.key.half() {
+            self.add_halves(half, *place, body);
+            return false;
+        }
         let sum = self.values_mut(*place, body.len());
         if part.key.is_float() {
             sum::add_float(sum, body);
@@ -255,7 +269,16 @@ impl Array {
         view.next_magnitude = slot.next_magnitude;
         view.watermark_distance.set(slot.watermark_distance);
         if let Body::Bytes(body) = body {
-            body.copy_from_slice(self.values(place, body.len()));
+            self.write_out(place, body);
+        }
+    }
+
+    /// The sum as it is sent.
+    #[inline]
+    pub(super) fn write_out(&self, place: u32, body: &mut [u8]) {
+        match self.slot(place).key.half() {
+            None => body.copy_from_slice(self.values(place, body.len())),
+            Some(half) => self.round_halves(half, place, body),
         }
     }
 
@@ -334,6 +357,8 @@ impl Array {
     pub(super) fn check(&self) {
         for slot in &self.slots {
             assert_eq!(slot.bitmap & !slot.key.full(), 0, "only children are in a sum");
+            let is_free = slot.is_empty() || slot.marks & KEPT == 0;
+            assert!(is_free, "a result is kept in a free aggregator");
         }
         assert_eq!(self.occupied, self.taken().count() as u32, "aggregators that are taken");
     }
@@ -345,7 +370,7 @@ impl Array {
     }
 
     #[inline]
-    fn values_mut(&mut self, place: u32, bytes: usize) -> &mut [u8] {
+    pub(super) fn values_mut(&mut self, place: u32, bytes: usize) -> &mut [u8] {
         let from = self.values_from + place as usize * self.slot_bytes;
         &mut self.values[from..from + bytes]
     }

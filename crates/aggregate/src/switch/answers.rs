@@ -1,13 +1,14 @@
 //! What comes from the server: parameter packets, announcements and probes.
 
 use thalweg_core::{Body, JobId, NodeId, Packet, Time, Verdict};
+use thalweg_transport::path;
 use thalweg_wire::aggregate::{
     Announcement, Description, Identity, Parameter, ParameterView, Probe,
 };
 use thalweg_wire::{Prefix, tag};
 
 use super::Switch;
-use super::groups::{Group, Station};
+use super::groups::Station;
 use super::key::Fragment;
 use super::keyring::Scope;
 use crate::index;
@@ -37,15 +38,21 @@ impl Switch {
         if parameter.level <= self.groups.at(index).level {
             return self.drop_malformed();
         }
-        let Group { level, .. } = *self.groups.at(index);
+        let group = self.groups.at_mut(index);
+        let level = group.level;
+        // A wish for floats has no values.
+        let is_kept = group.tell(identity.sequence, now) && !parameter.repeat;
         view.level = level;
-        let generation = prefix.generation;
+        let generation = prefix.generation();
         for at in 0..self.groups.at(index).stations().len() {
             let Station { upper_places, .. } = self.groups.at(index).stations()[at];
             let fragment = Fragment { identity, server, level, upper_places, generation };
             let place = index::place(aggregator, level, upper_places, self.array.len());
             if self.array.find_fragment(place, &fragment).is_some() {
                 self.stats.freed_by_parameter += 1;
+                if is_kept {
+                    self.array.keep(now, place, packet.header, &packet.body);
+                }
                 self.free(place);
             } else if self.array.is_stale(now, place) {
                 // spec: A-09
@@ -72,12 +79,12 @@ impl Switch {
         let keys = self.keyring.as_mut().and_then(|keyring| keyring.keys(Scope::of(&prefix)));
         if let Some(keys) = keys {
             let mut seal = |receiver| {
-                tag::seal_packet(header, &body, prefix.covers_body, keys.to(receiver));
+                tag::seal_packet(header, &body, prefix.covers_body(), keys.to(receiver));
                 *header
             };
             if has_switches {
                 let sealed = seal(Receiver::Switch);
-                let tree: (JobId, u32, NodeId) = (prefix.job, prefix.epoch, server);
+                let tree: (JobId, u32, NodeId) = (prefix.job, prefix.epoch(), server);
                 if has_workers && !self.results.push(tree, *meta, sealed, &body) {
                     self.stats.queue_full += 1;
                 }
@@ -115,22 +122,56 @@ impl Switch {
         Verdict::Consume
     }
 
-    /// Answers with the limits of the switch. The packet itself becomes the answer: who asks too often gets no more
-    /// packets than it sends, and nothing waits.
-    // spec: E-06
+    /// Answers with the limits of the switch, or sends a probe on to the switch that it is for. The packet itself becomes
+    /// the answer: who asks too often gets no more packets than it sends, none of them is longer, and nothing waits.
+    // spec: E-06, F-01
     pub(super) fn handle_probe(&mut self, prefix: Prefix, packet: Packet<'_>) -> Verdict<'_> {
+        let me = self.config.me;
         let probe = Probe::decode_checked(prefix, packet.header);
-        let (Ok(probe), true) = (probe, packet.body.is_empty()) else {
+        let Some(Probe { server, switch, via }) = probe.ok().filter(|probe| probe.server != me)
+        else {
             return self.drop_malformed();
         };
-        let Probe { server, switch } = probe;
-        if server == self.config.me {
-            return self.drop_malformed();
+        self.servers.name(server);
+        if via == Some(me) {
+            if switch == me {
+                return self.drop_malformed();
+            }
+            self.stats.path_probes += 1;
+            packet.meta.dst = switch;
+            return Verdict::Forward;
         }
         self.stats.probes += 1;
-        self.servers.name(server);
-        Description { server, switch, limits: self.config.limits() }.encode(packet.header);
-        packet.meta.dst = server;
+        Description { server, switch, via, limits: self.config.limits() }.encode(packet.header);
+        packet.meta.dst = via.unwrap_or(server);
+        Verdict::Forward
+    }
+
+    /// Sends the answer of another switch on to the server whose probe came by here.
+    // spec: F-01
+    pub(super) fn handle_description(&mut self, prefix: Prefix, packet: Packet<'_>) -> Verdict<'_> {
+        let me = self.config.me;
+        let description = Description::decode_checked(prefix, packet.header).ok();
+        let is_passing = |it: &Description| it.via == Some(me) && it.server != me;
+        let Some(description) = description.filter(is_passing) else {
+            return self.drop_malformed();
+        };
+        packet.meta.dst = description.server;
+        Verdict::Forward
+    }
+
+    /// Answers the probe of a worker's path, to where it came from.
+    // spec: F-01
+    pub(super) fn handle_path_probe(
+        &mut self,
+        prefix: Prefix,
+        mut packet: Packet<'_>,
+    ) -> Verdict<'_> {
+        // Headers are sealed again when the packet leaves.
+        if packet.meta.src == self.config.me || !path::answer(prefix, &mut packet, None) {
+            return self.drop_malformed();
+        }
+        self.stats.path_probes += 1;
         Verdict::Forward
     }
 }

@@ -24,17 +24,24 @@ impl Switch {
     ) -> Verdict<'_> {
         let Some(query) = self.read_query(prefix, &packet) else { return self.drop_malformed() };
         let Query { identity, aggregator, server, branch, level, .. } = query;
-        if !self.knows_server(now, Scope::of(&prefix), server) {
+        if !self.knows_server(now, &prefix, server) {
             return Verdict::Consume;
         }
         self.stats.queries += 1;
-        let (upper_places, generation) = (branch.places_above(level), prefix.generation);
+        if let Some(group) = self.groups.index(identity.job, identity.epoch, server) {
+            self.groups.at_mut(group).keep();
+        }
+        let (upper_places, generation) = (branch.places_above(level), prefix.generation());
         let fragment = Fragment { identity, server, level, upper_places, generation };
         if query.bypass || branch.fan_in(level) == 0 {
             return pass_on(&query, server, branch.end(), packet);
         }
         let place = self.place_of(aggregator, &fragment);
-        let missing = self.array.find_fragment(place, &fragment).map_or(0, |slot| slot.missing());
+        if self.repeat_kept(now, place, &query, &fragment) {
+            return Verdict::Consume;
+        }
+        let found = self.array.find_fragment(place, &fragment);
+        let (missing, is_found) = (found.map_or(0, |slot| slot.missing()), found.is_some());
         if missing != 0 && query.bounded.is_some() {
             return self.hand_over(now, place, &query, &fragment, packet);
         }
@@ -56,8 +63,14 @@ impl Switch {
             };
             return self.send_requests(&request, generation, packet.header);
         }
+        // A sum that is still here has no result: the answer is for all of its children, and one of them asks.
+        let awaited = is_found && missing == 0;
+        if awaited && !self.may_ask(now, place) {
+            self.stats.asks_held += 1;
+            return Verdict::Consume;
+        }
         let (parent, level) = self.above(now, &fragment, branch.end());
-        pass_on(&query, parent, level, packet)
+        pass_on(&Query { awaited, ..query }, parent, level, packet)
     }
 
     /// Sends what there is of a sum to the server, which may finish it so, and the query on behind it. The
@@ -97,7 +110,7 @@ impl Switch {
         let Some(asked) = self.read_request(prefix, &packet) else { return self.drop_malformed() };
         let Identity { job, epoch, .. } = asked.identity;
         self.stats.requests += 1;
-        let generation = prefix.generation;
+        let generation = prefix.generation();
         let Some(group) = self.groups.find(job, epoch, asked.server) else {
             self.servers.name(asked.server);
             self.notice(now, Scope::of(&prefix), asked.server);
@@ -238,7 +251,7 @@ impl Switch {
     }
 
     /// Lists the nodes that a bitmap names, each once, workers before switches. `false` if there are none.
-    fn list_children(&mut self, fragment: &Fragment, bitmap: u32) -> bool {
+    pub(super) fn list_children(&mut self, fragment: &Fragment, bitmap: u32) -> bool {
         let Switch { groups, listed, listed_workers, .. } = self;
         listed.clear();
         *listed_workers = 0;

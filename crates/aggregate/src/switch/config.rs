@@ -1,6 +1,6 @@
 //! The settings of a switch.
 
-use thalweg_core::{FRAME_OVERHEAD_BYTES, NodeId, Span};
+use thalweg_core::{FRAME_OVERHEAD_BYTES, MTU_BYTES, NodeId, Span};
 use thalweg_wire::aggregate::{AGGREGATORS_MAX, BodyFormats, SwitchLimits};
 use thalweg_wire::tag::Secrets;
 use thiserror::Error;
@@ -14,8 +14,14 @@ pub struct Config {
     pub me: NodeId,
     /// How many aggregators it has. Default [`AGGREGATORS`].
     pub aggregators: u32,
-    /// The most values that an aggregator holds. Default [`FRAGMENT_VALUES`].
+    /// The most values of 32 bits that an aggregator holds; of 16 bits it holds twice as many. Default
+    /// [`FRAGMENT_VALUES`].
     pub values_max: u16,
+    /// Number of cores of the whole switch, each with a machine of its own. Default 1.
+    pub cores: u16,
+    /// MTU of its interface, which it reports. Default [`MTU_BYTES`].
+    // spec: F-01
+    pub mtu_bytes: u16,
     /// How old an untouched aggregator has to be to be taken for abandoned. Default 100 ms: far
     /// longer than anybody waits before asking for what is missing.
     pub stale_after: Span,
@@ -60,6 +66,9 @@ pub enum ConfigError {
     },
 }
 
+/// Bytes of an aggregator for each value of 32 bits: two of 16 bits have a sum of four bytes each.
+const SUM_BYTES: u64 = 8;
+
 /// The most memory that all values together may take.
 const VALUES_BYTES_MAX: u64 = 16 << 30;
 
@@ -70,6 +79,8 @@ impl Config {
             me,
             aggregators: AGGREGATORS,
             values_max: FRAGMENT_VALUES,
+            cores: 1,
+            mtu_bytes: MTU_BYTES,
             stale_after: Span::from_ms(100),
             sweep_steps: 64,
             ask_gap: Span::from_us(100),
@@ -80,13 +91,20 @@ impl Config {
         }
     }
 
+    /// Bytes of the sums of an aggregator that holds this number of 32-bit values.
+    pub const fn entry_bytes(values_max: u16) -> u64 {
+        SUM_BYTES * values_max as u64
+    }
+
     /// Limits that jobs have to keep at this switch.
     // spec: E-06
     pub const fn limits(&self) -> SwitchLimits {
         SwitchLimits {
             aggregators: self.aggregators,
             fragment_values: self.values_max,
-            formats: BodyFormats::FLOAT_AND_FIXED,
+            formats: BodyFormats::ALL,
+            cores: self.cores,
+            mtu_bytes: self.mtu_bytes,
         }
     }
 
@@ -95,6 +113,7 @@ impl Config {
         let counts = [
             ("aggregators", u64::from(self.aggregators)),
             ("values_max", u64::from(self.values_max)),
+            ("cores", u64::from(self.cores)),
             ("stale_after", self.stale_after.as_ps()),
             ("sweep_steps", u64::from(self.sweep_steps)),
             ("groups_max", u64::from(self.groups_max)),
@@ -106,7 +125,7 @@ impl Config {
         if aggregators > AGGREGATORS_MAX {
             return Err(ConfigError::Aggregators(aggregators));
         }
-        if u64::from(aggregators) * u64::from(values_max) * 4 > VALUES_BYTES_MAX {
+        if u64::from(aggregators) * Config::entry_bytes(values_max) > VALUES_BYTES_MAX {
             return Err(ConfigError::Memory { aggregators, values_max });
         }
         Ok(())
@@ -125,6 +144,7 @@ mod tests {
         let message = zero(Config { aggregators: 0, ..good });
         assert_eq!(message, "`aggregators` is zero: it has to be at least 1");
         assert!(zero(Config { values_max: 0, ..good }).contains("values_max"));
+        assert!(zero(Config { cores: 0, ..good }).contains("cores"));
         assert!(zero(Config { stale_after: Span::ZERO, ..good }).contains("stale_after"));
         assert!(zero(Config { sweep_steps: 0, ..good }).contains("sweep_steps"));
         assert!(zero(Config { groups_max: 0, ..good }).contains("groups_max"));

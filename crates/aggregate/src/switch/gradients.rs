@@ -9,7 +9,6 @@ use thalweg_wire::aggregate::{
 use super::Switch;
 use super::aggregator::Over;
 use super::key::{Key, Part};
-use super::keyring::Scope;
 use super::table::{self, Action, Class, Tier};
 use crate::index;
 
@@ -39,10 +38,10 @@ impl Switch {
             return self.drop_malformed();
         };
         let server = NodeId(view.server.get());
-        if !body.len().is_multiple_of(VALUE_BYTES) || server == self.config.me {
+        if !body.len().is_multiple_of(view.value_bytes()) || server == self.config.me {
             return self.drop_malformed();
         }
-        if !self.knows_server(now, Scope::of(&prefix), server) {
+        if !self.knows_server(now, &prefix, server) {
             return Verdict::Consume;
         }
         self.stats.gradients += 1;
@@ -53,29 +52,34 @@ impl Switch {
         }
         let level = view.level();
         let has_room = body.len() <= usize::from(self.config.values_max) * VALUE_BYTES;
-        let Some(part) = part(&prefix, view, &branch, level, &body).filter(|_| has_room) else {
+        if !branch.has(level) || !has_room {
             // It was on its last stretch, or is longer than what is summed here.
             self.stats.passed += 1;
             view.set_levels(branch.end(), view.bitmap_level());
             meta.dst = server;
             return Verdict::Forward;
+        }
+        let part = Part {
+            key: Key::of(&prefix, view, &branch, level, &body),
+            bit: branch.bit(level),
+            full: branch.full(level),
         };
         let upper_places = branch.places_above(level);
         let place = index::place(view.aggregator.get(), level, upper_places, self.array.len());
-        let arrival = Arrival { now, meta, view, body, branch, level, part, place };
-        self.step(arrival)
+        self.step(&mut Arrival { now, meta, view, body, branch, level, part, place })
     }
 
     /// One step of the table.
-    fn step(&mut self, mut arrival: Arrival<'_>) -> Verdict<'_> {
-        let Arrival { now, place, branch, level, part, .. } = arrival;
-        let found = self.array.find(now, place, &part, watermark(arrival.view));
+    #[inline]
+    fn step(&mut self, arrival: &mut Arrival<'_>) -> Verdict<'_> {
+        let Arrival { now, place, level, .. } = *arrival;
+        let found = self.array.find(now, place, &arrival.part, watermark(arrival.view));
         let tier = if level == 0 { Tier::First } else { Tier::Above };
-        match table::action(found, class(arrival.view, &branch, level, tier), tier) {
+        match table::action(found, class(arrival.view, &arrival.branch, level, tier), tier) {
             Action::Add => return self.add(arrival),
             Action::Take => return self.take_if_allowed(arrival),
             Action::Replace => {
-                self.evict(&arrival);
+                self.evict(arrival);
                 return self.take_if_allowed(arrival);
             }
             Action::Drop => {
@@ -84,31 +88,31 @@ impl Switch {
                 return Verdict::Consume;
             }
             Action::AddAndFlush => {
-                self.merge(&arrival);
-                self.flush(&mut arrival);
+                self.merge(arrival);
+                self.flush(arrival);
             }
             Action::Flush => {
                 self.array.mark(now, place, arrival.view);
-                self.flush(&mut arrival);
+                self.flush(arrival);
             }
             Action::Discard => {
                 self.free(place);
                 self.stats.discarded += 1;
-                self.pass_up(&mut arrival);
+                self.pass_up(arrival);
             }
             Action::SendAgain => {
                 self.array.mark(now, place, arrival.view);
                 self.stats.sent_again += 1;
-                self.send_on(&mut arrival);
+                self.send_on(arrival);
             }
-            Action::PassUp => self.pass_up(&mut arrival),
-            Action::PassStraight => self.pass_straight(&mut arrival),
+            Action::PassUp => self.pass_up(arrival),
+            Action::PassStraight => self.pass_straight(arrival),
             Action::Collide => {
                 // spec: A-03
                 self.stats.collisions += 1;
-                self.contend(&arrival);
+                self.contend(arrival);
                 arrival.view.flags |= COLLISION;
-                self.pass_straight(&mut arrival);
+                self.pass_straight(arrival);
             }
         }
         Verdict::Forward
@@ -136,17 +140,17 @@ impl Switch {
 
     // spec: T-06
     #[inline]
-    fn take_if_allowed(&mut self, mut arrival: Arrival<'_>) -> Verdict<'_> {
+    fn take_if_allowed(&mut self, arrival: &mut Arrival<'_>) -> Verdict<'_> {
         if !self.has_its_share(arrival.now, arrival.part.key.job()) {
             return self.take(arrival);
         }
         self.stats.held_to_share += 1;
-        self.pass_straight(&mut arrival);
+        self.pass_straight(arrival);
         Verdict::Forward
     }
 
-    fn take(&mut self, arrival: Arrival<'_>) -> Verdict<'_> {
-        self.array.take(&arrival);
+    fn take(&mut self, arrival: &mut Arrival<'_>) -> Verdict<'_> {
+        self.array.take(arrival);
         self.stats.taken += 1;
         if let Some(shares) = &mut self.shares {
             shares.take(arrival.part.key.job());
@@ -157,8 +161,8 @@ impl Switch {
         self.send_on_if_full(arrival)
     }
 
-    fn add(&mut self, arrival: Arrival<'_>) -> Verdict<'_> {
-        self.merge(&arrival);
+    fn add(&mut self, arrival: &mut Arrival<'_>) -> Verdict<'_> {
+        self.merge(arrival);
         self.send_on_if_full(arrival)
     }
 
@@ -169,12 +173,12 @@ impl Switch {
     }
 
     // spec: A-05
-    fn send_on_if_full(&mut self, mut arrival: Arrival<'_>) -> Verdict<'_> {
+    fn send_on_if_full(&mut self, arrival: &mut Arrival<'_>) -> Verdict<'_> {
         if self.array.slot(arrival.place).bitmap != arrival.part.full {
             return Verdict::Consume;
         }
         self.stats.completed += 1;
-        self.send_on(&mut arrival);
+        self.send_on(arrival);
         Verdict::Forward
     }
 
@@ -216,19 +220,6 @@ impl Switch {
         arrival.view.set_levels(level, arrival.view.bitmap_level());
         arrival.meta.dst = parent;
     }
-}
-
-/// What a gradient is to the station at this level. `None` if it has no station there.
-#[inline]
-fn part(
-    prefix: &Prefix,
-    view: &GradientView,
-    branch: &Branch,
-    level: u8,
-    body: &Body<'_>,
-) -> Option<Part> {
-    let (bit, full) = (branch.bit(level), branch.full(level));
-    (full != 0).then(|| Part { key: Key::of(prefix, view, branch, level, body), bit, full })
 }
 
 /// How the packet comes, and whether the station counts it.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use thalweg_core::{JobId, NodeId};
+use thalweg_core::{JobId, NodeId, Time};
 use thalweg_wire::aggregate::{Announcement, CHILDREN_MAX, LEVELS, STATIONS_MAX, StationBytes};
 
 /// Job and server: one tree in each epoch.
@@ -29,6 +29,44 @@ pub(super) struct Group {
     worker_count: usize,
     /// When it was last needed, in a count of lookups.
     used: u64,
+    /// Number of results that are kept from now on.
+    keeping: u32,
+    pub(super) recent: Recent,
+}
+
+/// Number of results that are kept after a query. Queries show that packets are lost; where none are, nothing is copied.
+const RESULTS_KEPT: u32 = 4_096;
+
+/// Results that were sent to all children last, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Recent {
+    sent: [(u64, Time); RECENT],
+    next: usize,
+}
+
+/// Number of results whose times are known: more than are in flight to a worker at 1 Gbps. Where there are more, a query
+/// that has crossed a result is answered, and the result comes twice.
+const RECENT: usize = 128;
+
+impl Recent {
+    fn note(&mut self, sequence: u64, now: Time) {
+        self.sent[self.next] = (sequence, now);
+        self.next = (self.next + 1) % RECENT;
+    }
+
+    /// Time at which a result was sent to all children for the last time, if that is known.
+    pub(super) fn sent_at(&self, sequence: u64) -> Option<Time> {
+        let (before, since) = self.sent.split_at(self.next);
+        let mut latest_first = before.iter().rev().chain(since.iter().rev());
+        latest_first.find(|sent| sent.0 == sequence).map(|sent| sent.1)
+    }
+
+    /// Forgets a result: a child gets it at another time.
+    pub(super) fn forget(&mut self, sequence: u64) {
+        for sent in self.sent.iter_mut().filter(|sent| sent.0 == sequence) {
+            sent.0 = u64::MAX;
+        }
+    }
 }
 
 /// One of the switch's stations in a tree.
@@ -73,6 +111,8 @@ impl Group {
             target_count: 0,
             worker_count: 0,
             used,
+            keeping: 0,
+            recent: Recent { sent: [(u64::MAX, Time::ZERO); RECENT], next: 0 },
         };
         let mut next_child = 0;
         for (station, switches) in stations.iter().zip(switches) {
@@ -117,6 +157,22 @@ impl Group {
     /// The switches below, each once. None where headers are not sealed.
     pub(super) fn switches(&self) -> &[NodeId] {
         &self.targets[self.worker_count..self.target_count]
+    }
+
+    /// Keeps results from now on: somebody asks.
+    pub(super) fn keep(&mut self) {
+        self.keeping = RESULTS_KEPT;
+    }
+
+    /// Notes that a result is sent to all children. Returns whether it is kept.
+    #[inline]
+    pub(super) fn tell(&mut self, sequence: u64, now: Time) -> bool {
+        let keeps = self.keeping > 0;
+        if keeps {
+            self.keeping -= 1;
+            self.recent.note(sequence, now);
+        }
+        keeps
     }
 
     pub(super) fn stations(&self) -> &[Station] {
@@ -178,6 +234,12 @@ impl Groups {
     /// The group with this index.
     pub(super) fn at(&self, index: usize) -> &Group {
         &self.groups[index]
+    }
+
+    /// The same, for a change.
+    #[inline]
+    pub(super) fn at_mut(&mut self, index: usize) -> &mut Group {
+        &mut self.groups[index]
     }
 
     /// Takes in what is announced, unless something newer is known of the tree. The least recently

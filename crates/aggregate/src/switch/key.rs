@@ -1,6 +1,7 @@
 //! Which packets belong together.
 
 use thalweg_core::{Body, JobId, NodeId};
+use thalweg_values::Half;
 use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::{
     Branch, GradientView, Identity, LEVELS, Numbers, Scale, SharedBranch,
@@ -47,19 +48,21 @@ pub(super) struct Key {
     /// The fan-in of the station, and everything above it.
     branch: SharedBranch,
     attempt: u8,
-    /// The level, [`FLOATS`], [`BYTES`] and how packets are sealed: [`ODD`], [`COVERED`].
+    /// The level, the [`FORMAT`] of bodies, [`BYTES`] and how packets are sealed: [`ODD`], [`COVERED`].
     format: u8,
 }
 
-/// Bit of [`Key::format`]: the values are floats.
-const FLOATS: u8 = 1 << 4;
+/// Bits of [`Key::format`]: the body format, as it travels.
+const FORMAT: u8 = 0b11 << FORMAT_SHIFT;
+const FORMAT_SHIFT: u8 = 3;
 /// Bit of [`Key::format`]: bodies hold bytes, not only a length.
 const BYTES: u8 = 1 << 5;
 /// Bit of [`Key::format`]: the key of the seals is of the odd generation.
 const ODD: u8 = 1 << 6;
 /// Bit of [`Key::format`]: tags cover bodies.
 const COVERED: u8 = 1 << 7;
-const LEVEL: u8 = 0b1111;
+const LEVEL: u8 = 0b111;
+const _: () = assert!(LEVELS <= LEVEL as usize + 1, "a level fits its bits");
 
 /// What a gradient adds to a sum beside its values.
 #[derive(Clone, Copy, Debug)]
@@ -96,10 +99,10 @@ impl Key {
         level: u8,
         body: &Body<'_>,
     ) -> Key {
-        let odd = if prefix.generation == Generation::Odd { ODD } else { 0 };
-        let covered = if prefix.covers_body { COVERED } else { 0 };
+        let odd = if prefix.generation() == Generation::Odd { ODD } else { 0 };
+        let covered = if prefix.covers_body() { COVERED } else { 0 };
         let bytes = if matches!(body, Body::Bytes(_)) { BYTES } else { 0 };
-        let floats = if view.format == Numbers::Float.format() { FLOATS } else { 0 };
+        let numbers = view.format << FORMAT_SHIFT & FORMAT;
         Key {
             job: JobId(view.prefix.job.get()),
             sequence: view.sequence.get(),
@@ -111,7 +114,7 @@ impl Key {
             body_bytes: body.len() as u32,
             branch: branch.shared(level),
             attempt: view.attempt,
-            format: level | floats | bytes | odd | covered,
+            format: level | numbers | bytes | odd | covered,
         }
     }
 
@@ -155,9 +158,28 @@ impl Key {
         self.branch().full(self.level())
     }
 
+    /// The body format, as it travels.
+    #[inline]
+    fn body_format(&self) -> u8 {
+        (self.format & FORMAT) >> FORMAT_SHIFT
+    }
+
     #[inline]
     pub(super) fn is_float(&self) -> bool {
-        self.format & FLOATS != 0
+        self.body_format() == Numbers::Float.format()
+    }
+
+    /// The type of 16-bit values, if bodies hold those.
+    // spec: F-02
+    #[inline]
+    pub(super) fn half(&self) -> Option<Half> {
+        const F16: u8 = Numbers::F16.format();
+        const BF16: u8 = Numbers::Bf16.format();
+        match self.body_format() {
+            F16 => Some(Half::F16),
+            BF16 => Some(Half::Bf16),
+            _ => None,
+        }
     }
 
     /// Whether bodies hold bytes, not only a length.
@@ -180,9 +202,11 @@ impl Key {
     }
 
     pub(super) fn numbers(&self) -> Option<Numbers> {
-        if self.is_float() {
-            return Some(Numbers::Float);
+        match self.half() {
+            Some(Half::F16) => Some(Numbers::F16),
+            Some(Half::Bf16) => Some(Numbers::Bf16),
+            None if self.is_float() => Some(Numbers::Float),
+            None => Scale::new(f32::from_bits(self.scale_bits)).map(Numbers::Fixed),
         }
-        Scale::new(f32::from_bits(self.scale_bits)).map(Numbers::Fixed)
     }
 }

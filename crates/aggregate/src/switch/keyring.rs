@@ -19,7 +19,7 @@ pub(super) struct Scope {
 impl Scope {
     #[inline]
     pub(super) fn of(prefix: &Prefix) -> Scope {
-        Scope { job: prefix.job, epoch: prefix.epoch, generation: prefix.generation }
+        Scope { job: prefix.job, epoch: prefix.epoch(), generation: prefix.generation() }
     }
 }
 
@@ -51,8 +51,8 @@ impl Keyring {
         body: &Body<'_>,
     ) -> Option<Key> {
         let keys = self.keys(Scope::of(prefix))?;
-        let key = if is_of_stations(prefix.kind) { &keys.stations } else { &keys.job };
-        tag::verify_packet(header, body, prefix.covers_body, key).then_some(keys.job)
+        let key = if is_of_stations(prefix.kind()) { &keys.stations } else { &keys.job };
+        tag::verify_packet(header, body, prefix.covers_body(), key).then_some(keys.job)
     }
 
     /// The keys of a job's epoch. `None` if no secret is of their generation.

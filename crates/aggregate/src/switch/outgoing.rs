@@ -8,6 +8,7 @@ use thalweg_wire::aggregate::{Identity, Notice, Query, Request};
 use thalweg_wire::tag::{self, Generation};
 
 use super::Switch;
+use super::key::Fragment;
 use super::keyring::Scope;
 use crate::index::bucket;
 use crate::keys::{Keys, Receiver};
@@ -17,6 +18,17 @@ use crate::keys::{Keys, Receiver};
 pub(super) enum Task {
     /// The sum at this place: again if it is full, else what there is, for the server alone.
     Sum(u32),
+    /// A result that is kept at a place, to a child that lacks it.
+    Result {
+        /// The place.
+        place: u32,
+        /// The fragment, whose result may be gone by then.
+        fragment: Fragment,
+        /// The child.
+        to: NodeId,
+        /// Kind of the child.
+        receiver: Receiver,
+    },
     /// A request for what is missing.
     Request {
         /// What is asked.
@@ -55,14 +67,24 @@ const TASKS_MAX: usize = 1_024;
 /// notices, too: the other one is said after the gap.
 const NOTICED_PLACES: usize = 64;
 
+/// Notices that a switch sends in its life to nodes that only workers have named as servers. They let a switch that has just
+/// started learn of its servers within a round trip. A server probes the switches of its jobs every second as well, so that
+/// a switch whose notices were used up by a tenant knows its servers after that; and from then on no packet of a worker
+/// makes the switch send to a node that no server has named.
+// spec: E-13
+pub(super) const STRANGERS_MAX: u32 = 1_024;
+
 /// What waits for being sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     tasks: VecDeque<Task>,
     /// From when on the next notice can be sent, by a hash of the tree.
     notice_from: [Time; NOTICED_PLACES],
-    /// The same for nodes of which nobody knows that they are servers, by a hash of the job: however many a tenant names.
-    stranger_from: [Time; NOTICED_PLACES],
+    /// The same for nodes of which nobody knows that they are servers: one time for all of them, however many jobs a tenant
+    /// has and however many nodes it names.
+    stranger_from: Time,
+    /// Number of those that may still be sent.
+    strangers_left: u32,
 }
 
 impl Outgoing {
@@ -70,7 +92,8 @@ impl Outgoing {
         Outgoing {
             tasks: VecDeque::with_capacity(TASKS_MAX),
             notice_from: [Time::ZERO; NOTICED_PLACES],
-            stranger_from: [Time::ZERO; NOTICED_PLACES],
+            stranger_from: Time::ZERO,
+            strangers_left: STRANGERS_MAX,
         }
     }
 
@@ -117,13 +140,14 @@ impl Switch {
         }
     }
 
-    /// Tells a node that a worker has named as its server that its tree is not known. A job causes one such notice in a
-    /// gap, whomever its packets name.
+    /// Tells a node that a worker has named as its server that its tree is not known. All jobs together cause one such
+    /// notice in a gap, whomever their packets name, and [`STRANGERS_MAX`] in the life of a switch.
     // spec: E-13
     #[cold]
     pub(super) fn notice_stranger(&mut self, now: Time, scope: Scope, server: NodeId) {
-        let job = bucket(scope.job.0, NOTICED_PLACES);
-        if is_due(&mut self.outgoing.stranger_from[job], now, self.config.ask_gap) {
+        let Outgoing { stranger_from, strangers_left, .. } = &mut self.outgoing;
+        if *strangers_left > 0 && is_due(stranger_from, now, self.config.ask_gap) {
+            *strangers_left -= 1;
             self.push_notice(scope, server);
         }
     }
@@ -148,6 +172,9 @@ impl Switch {
         {
             match task {
                 Task::Sum(place) => self.transmit_sum(now, place, outbox),
+                Task::Result { place, fragment, to, receiver } => {
+                    self.transmit_kept(place, &fragment, (to, receiver), outbox);
+                }
                 Task::Request { request, to, generation, receiver } => {
                     let Identity { job, epoch, .. } = request.identity;
                     let scope = Scope { job, epoch, generation };
@@ -187,7 +214,7 @@ impl Switch {
         let size = if key.has_bytes() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
         let Some(mut packet) = outbox.lend(size, Purpose::Retransmission) else { return };
         if let Body::Bytes(body) = &mut packet.body {
-            body.copy_from_slice(self.array.values(place, bytes as usize));
+            self.array.write_out(place, body);
         }
         let keys =
             self.fill(&mut packet, key.fragment().scope(), dst, |header| gradient.encode(header));
@@ -214,7 +241,7 @@ impl Switch {
 
     /// Addresses a packet of a job's epoch. Returns the keys to seal it with, if there are any.
     // spec: T-06
-    fn fill(
+    pub(super) fn fill(
         &mut self,
         packet: &mut Packet<'_>,
         scope: Scope,

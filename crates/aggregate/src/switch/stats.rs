@@ -19,6 +19,8 @@ counters! {
         pub announcements: u64,
         /// Probes that could be read, each of which was answered.
         pub probes: u64,
+        /// Probes of paths that were answered, or sent on to the switch that they are for.
+        pub path_probes: u64,
         /// Packets that were dropped because they are not sealed with the key that their kind needs.
         pub forged: u64,
         /// Packets that were dropped because no server has sealed a packet that names theirs.
@@ -70,6 +72,8 @@ counters! {
         pub unknown_groups: u64,
         /// Notices sent for packets of unknown trees.
         pub notices: u64,
+        /// Results sent once more to a child that lacked them.
+        pub results_repeated: u64,
         /// Results sent to switches below beside the packet that workers got, since both need other keys.
         pub results_copied: u64,
         /// Packets of its own that it could not remember to send.

@@ -1,7 +1,9 @@
 //! Packets in, packets out.
 
 mod asks;
+mod halves;
 mod harness;
+mod kept;
 mod keys;
 mod model;
 mod rules;

@@ -16,6 +16,15 @@ pub(super) struct Terms {
     pub numbers: Numbers,
 }
 
+impl Terms {
+    /// The same for an operation that sends these floats, where floats are sent.
+    #[inline]
+    pub fn with_floats(self, floats: Numbers) -> Terms {
+        let numbers = if self.numbers == Numbers::Float { floats } else { self.numbers };
+        Terms { numbers, ..self }
+    }
+}
+
 /// The terms of one epoch.
 ///
 /// A change that comes with fragment *s* holds from *s* + span on. No worker is there before it has
@@ -71,7 +80,7 @@ impl Agreed {
     pub fn scale(&self) -> Option<Scale> {
         match self.numbers {
             Numbers::Fixed(scale) => Some(scale),
-            Numbers::Float => None,
+            Numbers::Float | Numbers::F16 | Numbers::Bf16 => None,
         }
     }
 

@@ -26,7 +26,7 @@ struct Shard {
     /// Its transmissions that were not overtaken.
     in_order: LossDetector<u64>,
     /// The fragment whose answer came last.
-    heard: Option<u64>,
+    answered_last: Option<u64>,
 }
 
 impl Flight {
@@ -36,7 +36,7 @@ impl Flight {
         Flight {
             next_transmission: 0,
             in_order: LossDetector::by_time(),
-            shards: vec![Shard { in_order, heard: None }; shards],
+            shards: vec![Shard { in_order, answered_last: None }; shards],
             held: LossDetector::by_time(),
         }
     }
@@ -60,13 +60,13 @@ impl Flight {
     #[inline]
     pub fn on_answer(&mut self, shard: usize, sequence: u64, transmission: u64) {
         let shard = &mut self.shards[shard];
-        shard.heard = Some(sequence);
+        shard.answered_last = Some(sequence);
         shard.in_order.on_answer(transmission);
     }
 
     /// The fragment whose answer came last from this server.
-    pub fn heard(&self, shard: usize) -> Option<u64> {
-        self.shards[shard].heard
+    pub fn answered_last(&self, shard: usize) -> Option<u64> {
+        self.shards[shard].answered_last
     }
 
     /// The next transmission that enough later ones have overtaken.

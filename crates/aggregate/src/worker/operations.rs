@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{Body, Element, Fingerprint, Operation};
 use thalweg_values::{Fixed, Tensor, TensorSlice, TensorSliceMut};
-use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter, VALUE_BYTES};
+use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
 use thalweg_wire::fingerprint;
 
 use super::Event;
 use super::fragments::Fragments;
+use crate::parameters::JobParameters;
 use crate::reliability::{Absences, Manner, Reliability};
 
 /// All operations whose memory is still held.
 #[derive(Clone, Debug)]
 pub(super) struct Operations {
     /// `None` before the first set-up: fragments have no numbers yet.
-    fragment_values: Option<u16>,
+    cut: Option<Cut>,
     /// How many workers the job has; 0 before the first set-up.
     workers: u32,
     held: VecDeque<Entry>,
@@ -27,6 +28,31 @@ pub(super) struct Operations {
     everyone: u64,
     /// How many of those held end at or below `everyone`.
     settled: usize,
+}
+
+/// The way in which tensors become fragments, the same in all epochs of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Cut {
+    /// Bytes of a full fragment.
+    body_bytes: usize,
+    /// True if values of 16 bits travel as such.
+    has_halves: bool,
+}
+
+impl Cut {
+    pub fn of(parameters: &JobParameters) -> Cut {
+        Cut { body_bytes: parameters.body_bytes(), has_halves: parameters.sends_halves() }
+    }
+
+    /// Floats that a tensor of these elements is sent in.
+    // spec: F-02
+    fn floats(self, element: Element) -> Numbers {
+        match element {
+            Element::F16 if self.has_halves => Numbers::F16,
+            Element::Bf16 if self.has_halves => Numbers::Bf16,
+            _ => Numbers::Float,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +69,10 @@ struct Entry {
     is_released: bool,
     /// How many values it has.
     values: u64,
+    /// Floats that its values are sent in, where they are sent in floats. Means nothing before fragments have numbers.
+    floats: Numbers,
+    /// Values of a full fragment; 0 before fragments have numbers.
+    fragment_values: u64,
     held: Held,
     options: Manner,
     fingerprint: Fingerprint,
@@ -60,13 +90,21 @@ pub(super) struct Located {
     /// The first value of its operation that it has, and the one after the last.
     from: u64,
     to: u64,
+    /// Floats that its values are sent in, where they are sent in floats.
+    pub floats: Numbers,
 }
 
 impl Located {
-    /// How many bytes its values take in a packet.
+    /// How many bytes its values take in a packet. Those of fixed point are as long as those of the floats in its place.
     #[inline]
     pub fn body_bytes(&self) -> u64 {
-        VALUE_BYTES as u64 * (self.to - self.from)
+        self.floats.value_bytes() as u64 * (self.to - self.from)
+    }
+
+    /// Returns whether sums of these numbers belong to it.
+    #[inline]
+    fn takes(&self, numbers: Numbers) -> bool {
+        numbers == self.floats || numbers.is_fixed() && self.floats == Numbers::Float
     }
 }
 
@@ -84,7 +122,7 @@ enum Held {
 impl Operations {
     pub fn new(first: Operation, first_sequence: u64) -> Operations {
         Operations {
-            fragment_values: None,
+            cut: None,
             workers: 0,
             held: VecDeque::new(),
             first: first.0,
@@ -115,6 +153,8 @@ impl Operations {
             is_finished: tensor.is_empty(),
             is_released: false,
             values: tensor.len(),
+            floats: Numbers::Float,
+            fragment_values: 0,
             fingerprint: options.fingerprint.unwrap_or_else(|| sum_of(&tensor)),
             digest: 0,
             held: Held::All(tensor),
@@ -125,24 +165,28 @@ impl Operations {
         operation
     }
 
-    /// Learns how long fragments are. `false` if that would be a change.
-    pub fn cut(&mut self, fragment_values: u16, workers: u32) -> bool {
-        if self.fragment_values.is_none() {
-            self.fragment_values = Some(fragment_values);
+    /// Learns how tensors become fragments. `false` if that would be a change.
+    pub fn cut(&mut self, cut: Cut, workers: u32) -> bool {
+        if self.cut.is_none() {
+            self.cut = Some(cut);
             self.workers = workers;
             (0..self.held.len()).for_each(|index| self.number_fragments(index));
         }
-        self.fragment_values == Some(fragment_values)
+        self.cut == Some(cut)
     }
 
-    // spec: A-30
+    // spec: A-30, F-02
     fn number_fragments(&mut self, index: usize) {
-        let Some(values) = self.fragment_values else { return };
+        let Some(cut) = self.cut else { return };
         let operation = Operation(self.first + index as u64);
         let entry = &mut self.held[index];
         entry.first = self.end;
         entry.missing_end = self.end;
-        entry.left = entry.values.div_ceil(u64::from(values));
+        if let Held::All(tensor) = &entry.held {
+            entry.floats = cut.floats(tensor.element());
+        }
+        entry.fragment_values = (cut.body_bytes / entry.floats.value_bytes()) as u64;
+        entry.left = entry.values.div_ceil(entry.fragment_values);
         self.end += entry.left;
         entry.end = self.end;
         entry.digest = fingerprint::digest(&entry.fingerprint, operation, entry.first);
@@ -153,9 +197,9 @@ impl Operations {
     pub fn locate(&self, sequence: u64) -> Option<Located> {
         let index = self.held.partition_point(|entry| entry.end <= sequence);
         let entry = self.held.get(index).filter(|entry| entry.first <= sequence)?;
-        let (from, to) = self.range(entry, sequence)?;
+        let (from, to) = entry.range(sequence);
         let operation = Operation(self.first + index as u64);
-        Some(Located { sequence, operation, from, to })
+        Some(Located { sequence, operation, from, to, floats: entry.floats })
     }
 
     /// The digest of a fragment's operation.
@@ -176,7 +220,7 @@ impl Operations {
         match &entry.held {
             Held::All(tensor) => Some(tensor.slice(at.from..at.to)),
             Held::From(first, rest) => {
-                let (begin, _) = self.range(entry, *first)?;
+                let (begin, _) = entry.range(*first);
                 Some(rest.slice(at.from.checked_sub(begin)?..at.to - begin))
             }
             Held::Nothing => None,
@@ -188,10 +232,10 @@ impl Operations {
         self.locate(sequence).is_some_and(|at| self.piece(at).is_some())
     }
 
-    /// Writes a sum where it belongs. `false`, and nothing is written, if it has another length.
+    /// Writes a sum where it belongs. `false`, and nothing is written, if it has another length or other numbers.
     // spec
     pub fn write(&mut self, at: Located, parameter: &Parameter, body: &Body<'_>) -> bool {
-        if body.len() as u64 != at.body_bytes() {
+        if body.len() as u64 != at.body_bytes() || !at.takes(parameter.numbers) {
             return false;
         }
         let Some(entry) = self.entry_mut(at) else { return false };
@@ -222,7 +266,8 @@ impl Operations {
         entry.is_finished = true;
         let missing_below = entry.missing_end - entry.first;
         let incomplete = entry.absent.iter().map(|(at, who)| (at - entry.first, *who)).collect();
-        let fragment_values = self.fragment_values.unwrap_or(0);
+        // Twice the most values of a fragment is less than 16 bits hold.
+        let fragment_values = entry.fragment_values as u16;
         let absences = Absences { workers: self.workers, fragment_values, incomplete };
         Some(Event::Finished { operation: at.operation, missing_below, absences })
     }
@@ -282,7 +327,7 @@ impl Operations {
         let index = self.index(operation)?;
         let entry = self.held.get(index).filter(|entry| entry.is_finished)?;
         let kept_from = self.everyone.clamp(entry.first, entry.end);
-        let begin = self.range(entry, kept_from).map_or(entry.values, |(from, _)| from);
+        let (begin, _) = entry.range(kept_from);
         let Held::All(tensor) = &entry.held else { return None };
         let kept = Held::From(kept_from, tensor.copy_from(begin.min(entry.values)));
         let taken = std::mem::replace(&mut self.held[index].held, kept);
@@ -348,7 +393,7 @@ impl Operations {
             let open = (entry.first.max(watermark)..entry.end)
                 .filter(|&sequence| !fragments.is_complete(sequence));
             assert_eq!(entry.left, open.count() as u64, "fragments that are not complete");
-            let is_numbered = self.fragment_values.is_some();
+            let is_numbered = self.cut.is_some();
             let is_over = if is_numbered { entry.left == 0 } else { entry.values == 0 };
             assert_eq!(entry.is_finished, is_over, "an operation ends with its last fragment");
         }
@@ -370,24 +415,20 @@ impl Operations {
         let index = self.index(at.operation)?;
         self.held.get_mut(index)
     }
+}
 
-    /// Which values of its operation a fragment has.
+impl Entry {
+    /// The first value that a fragment has, and the one after the last.
     #[inline]
-    fn range(&self, entry: &Entry, sequence: u64) -> Option<(u64, u64)> {
-        let values = u64::from(self.fragment_values?);
-        let from = (sequence - entry.first) * values;
-        Some((from, entry.values.min(from + values)))
+    fn range(&self, sequence: u64) -> (u64, u64) {
+        let from = (sequence - self.first) * self.fragment_values;
+        (from, self.values.min(from + self.fragment_values))
     }
 }
 
 /// The operation, if the caller gives values alone.
 fn sum_of(tensor: &Tensor) -> Fingerprint {
-    let element = match tensor {
-        Tensor::Length(_) | Tensor::Values(_) => Element::F32,
-        Tensor::F16(_) => Element::F16,
-        Tensor::Bf16(_) => Element::Bf16,
-    };
-    Fingerprint::of_sum(element, tensor.len())
+    Fingerprint::of_sum(tensor.element(), tensor.len())
 }
 
 fn decode(numbers: Numbers, bytes: &[u8], sums: TensorSliceMut<'_>) {
@@ -397,5 +438,7 @@ fn decode(numbers: Numbers, bytes: &[u8], sums: TensorSliceMut<'_>) {
             fixed.decode_slice_le(bytes, sums);
         }
         Numbers::Float => sums.round_le(bytes),
+        // They have the type of the tensor.
+        Numbers::F16 | Numbers::Bf16 => sums.read_le(bytes),
     }
 }

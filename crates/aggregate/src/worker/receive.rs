@@ -35,11 +35,11 @@ impl Epoch {
         packet: &Packet<'_>,
     ) {
         let Packet { header, body, .. } = packet;
-        let is_open = tag::leaves_body_open(body, prefix.covers_body);
+        let is_open = tag::leaves_body_open(body, prefix.covers_body());
         let is_covered = !(is_open && self.setup.parameters.seals_bodies);
         let is_genuine =
-            |key| is_covered && tag::verify_packet(header, body, prefix.covers_body, key);
-        let taken = match prefix.kind {
+            |key| is_covered && tag::verify_packet(header, body, prefix.covers_body(), key);
+        let taken = match prefix.kind() {
             _ if !work.key.as_ref().is_none_or(is_genuine) => None,
             Kind::AggregateParameter => self.on_parameter(work, now, prefix, packet),
             Kind::AggregateRequest => self.on_request(work, prefix, packet),
@@ -137,7 +137,7 @@ impl Epoch {
             work.stats.duplicates += 1;
             return Some(());
         }
-        if !was_in_floats && fragment.terms.numbers == Numbers::Float {
+        if !was_in_floats && !fragment.terms.numbers.is_fixed() {
             return None;
         }
         let before = *fragment;
@@ -337,8 +337,10 @@ impl Epoch {
             Numeric::Float => asked,
             Numeric::Fixed { .. } => asked.in_floats(),
         };
-        let terms = Terms { aggregator: request.aggregator, attempt, numbers: Numbers::Float };
-        let wanted = Wanted { sequence: request.identity.sequence, terms };
+        let sequence = request.identity.sequence;
+        let Some(at) = work.operations.locate(sequence) else { return };
+        let terms = Terms { aggregator: request.aggregator, attempt, numbers: at.floats };
+        let wanted = Wanted { sequence, terms };
         let is_held = work.operations.has_values(wanted.sequence);
         if is_held && self.results.len() < RESULTS_MAX && !self.results.contains(&wanted) {
             self.results.push_back(wanted);

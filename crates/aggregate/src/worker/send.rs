@@ -49,7 +49,7 @@ impl Epoch {
     /// values, which wait. Returns `false` if there is no such packet.
     fn send_next(&mut self, work: &mut Work, now: Time, outbox: &mut dyn Outbox) -> bool {
         if let Some(&sequence) = self.answers.front()
-            && self.send_answer(work, sequence, outbox)
+            && self.send_answer(work, now, sequence, outbox)
         {
             self.answers.pop_front();
         } else if let Some(&wanted) = self.results.front()
@@ -67,19 +67,29 @@ impl Epoch {
 
     /// Sends what somebody asked for. `false` if it has to wait.
     // spec: T-10
-    fn send_answer(&mut self, work: &mut Work, sequence: u64, outbox: &mut dyn Outbox) -> bool {
+    fn send_answer(
+        &mut self,
+        work: &mut Work,
+        now: Time,
+        sequence: u64,
+        outbox: &mut dyn Outbox,
+    ) -> bool {
         // It may have been completed since.
         let Some(fragment) = work.fragments.sent_mut(sequence) else { return true };
         let Some(asked) = fragment.answer.take() else { return true };
         fragment.is_measurable = false;
-        let terms = fragment.terms;
+        let (terms, packet_bytes, dscp) = (fragment.terms, fragment.packet_bytes, fragment.dscp);
         let how = if terms.attempt.is_in_floats() { How::Straight } else { asked };
-        let has_left = self.send_values(work, sequence, terms, how, outbox);
-        work.stats.repairs += u64::from(has_left);
-        if let Some(fragment) = work.fragments.sent_mut(sequence).filter(|_| !has_left) {
-            fragment.answer = Some(asked);
+        if !self.send_values(work, sequence, terms, how, outbox) {
+            if let Some(fragment) = work.fragments.sent_mut(sequence) {
+                fragment.answer = Some(asked);
+            }
+            return false;
         }
-        has_left
+        work.stats.repairs += 1;
+        // Others wait for a repair, so it is never held back. What leaves for the first time gives way for it.
+        self.control.on_sent(&self.sent_packet(now, packet_bytes, dscp));
+        true
     }
 
     /// Sends a result that the server lost, unless it is no longer held. `false` if it has to wait.
@@ -161,9 +171,9 @@ impl Epoch {
         // An outbox may have room for questions and none for values: those wait.
         let has_left_before = sequence < work.first_unsent;
         let purpose = Purpose::of_data(has_left_before);
-        let Some(packet) = outbox.lend(piece.wide_body_size(), purpose) else { return false };
+        let Some(packet) = outbox.lend(body_size(piece, at), purpose) else { return false };
         work.first_unsent = work.first_unsent.max(sequence + 1);
-        let terms = self.agreed.terms(sequence);
+        let terms = self.agreed.terms(sequence).with_floats(at.floats);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
         let (packet_bytes, dscp) = (self.packet_bytes(at), work.dscp(at));
         work.fragments.launch(sequence, Launch { terms, packet_bytes, dscp, transmission, now });
@@ -180,16 +190,22 @@ impl Epoch {
     /// Counts a fragment as in flight.
     #[inline]
     fn note_sent(&mut self, now: Time, packet_bytes: u32, dscp: Dscp, transmission: u64) {
-        let packet = SentPacket {
-            now,
-            bytes: Bytes::from(packet_bytes),
-            in_flight: Bytes::new(self.in_flight_bytes),
-            priority: dscp.priority(),
-        };
+        let packet = self.sent_packet(now, packet_bytes, dscp);
         if let Some(info) = self.control.on_sent(&packet) {
             self.infos.push(transmission, info);
         }
         self.in_flight_bytes += u64::from(packet_bytes);
+    }
+
+    /// A packet that leaves, as controls see it.
+    #[inline]
+    fn sent_packet(&self, now: Time, packet_bytes: u32, dscp: Dscp) -> SentPacket {
+        SentPacket {
+            now,
+            bytes: Bytes::from(packet_bytes),
+            in_flight: Bytes::new(self.in_flight_bytes),
+            priority: dscp.priority(),
+        }
     }
 
     /// What a packet with the values of a fragment occupies of a link.
@@ -211,7 +227,7 @@ impl Epoch {
     ) -> bool {
         let Some(at) = work.operations.locate(sequence) else { return false };
         let Some(piece) = work.operations.piece(at) else { return false };
-        let size = piece.wide_body_size();
+        let size = body_size(piece, at);
         let Some(packet) = outbox.lend(size, Purpose::Retransmission) else { return false };
         let _ = self.fill(work, at, terms, how, packet);
         true
@@ -302,9 +318,10 @@ impl Epoch {
     /// Where the sum is that came last from the same server, unless time alone makes it ask.
     fn heard_distance(&self, work: &Work, sequence: u64) -> i32 {
         let is_overdue = work.fragments.get(sequence).is_some_and(|fragment| fragment.is_overdue);
-        let heard = self.flight.heard(self.setup.shard(sequence)).filter(|_| !is_overdue);
+        let last = self.flight.answered_last(self.setup.shard(sequence));
         // Both are within the span, so it fits.
-        heard.map_or(0, |heard| heard.wrapping_sub(sequence) as i32)
+        let last = last.filter(|_| !is_overdue);
+        last.map_or(0, |last| last.wrapping_sub(sequence) as i32)
     }
 
     // spec: E-11
@@ -335,6 +352,17 @@ fn watermark_distance(work: &Work, sequence: u64) -> u16 {
     sequence.saturating_sub(work.fragments.watermark()) as u16
 }
 
+/// Size of a packet body with the values of a fragment.
+#[inline]
+fn body_size(piece: TensorSlice<'_>, at: Located) -> BodySize {
+    let bytes = at.body_bytes() as u32;
+    if matches!(piece, TensorSlice::Length(_)) {
+        BodySize::Length(bytes)
+    } else {
+        BodySize::Bytes(bytes)
+    }
+}
+
 /// Writes values into a body. Says how well fixed point stands for them.
 // spec: A-31, T-09
 fn encode(piece: TensorSlice<'_>, numbers: Numbers, body: &mut Body<'_>) -> Fit {
@@ -346,6 +374,11 @@ fn encode(piece: TensorSlice<'_>, numbers: Numbers, body: &mut Body<'_>) -> Fit 
         }
         Numbers::Float => {
             piece.widen_le(bytes);
+            Fit::WHOLE
+        }
+        // They have the type of the tensor.
+        Numbers::F16 | Numbers::Bf16 => {
+            piece.write(body);
             Fit::WHOLE
         }
     }

@@ -4,6 +4,7 @@ mod agreement;
 mod bounded;
 mod differing;
 mod epochs;
+mod halves;
 mod lossy;
 mod recovery;
 mod sending;
@@ -45,6 +46,7 @@ fn setup() -> Setup {
             overhead_bytes: 100,
             generation: None,
             seals_bodies: false,
+            widens_halves: false,
         }
         .check()
         .unwrap(),
@@ -77,7 +79,7 @@ impl Work {
 
 impl Read for Owned {
     fn kind(&self) -> Kind {
-        peek(&self.header).unwrap().kind
+        peek(&self.header).unwrap().kind()
     }
 
     fn gradient(&self) -> Gradient {

@@ -142,7 +142,7 @@ impl Protocol for Granted {
     }
 
     fn on_data(&mut self, inbox: &mut Inbox, now: Time, arrival: &thalweg_transport::Arrival<'_>) {
-        let thalweg_transport::Arrival { meta, data, ack, is_header } = arrival;
+        let thalweg_transport::Arrival { meta, data, ack, is_header, .. } = arrival;
         let name = (meta.src, FlowId(data.flow));
         let missing = inbox.incoming.missing(name.0, name.1);
         if *is_header || missing.is_none() {

@@ -107,6 +107,7 @@ fn arrive(
         congested: false,
         resend: false,
         class: 0,
+        run: 0,
     };
     let belief = Belief::new(Bytes::from(packets), 1, Past::Done);
     let arrival = Arrival { belief, packets, missing, ack, entropy: 0, is_header: false };

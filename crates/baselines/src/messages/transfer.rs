@@ -246,6 +246,7 @@ impl Transfer {
             transmission: self.transmissions,
             segment_bytes: config.segment_bytes,
             priority: label.priority,
+            wants_ack: false,
         }
     }
 

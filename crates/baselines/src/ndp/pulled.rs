@@ -148,7 +148,7 @@ impl Protocol for Pulled {
 
     fn on_data(&mut self, inbox: &mut Inbox, _now: Time, arrival: &Arrival<'_>) {
         inbox.answer(arrival);
-        let (data, incoming) = (&arrival.data, &inbox.incoming);
+        let (data, incoming) = (arrival.data, &inbox.incoming);
         let name = (arrival.meta.src, FlowId(data.flow));
         let Some(missing) = incoming.missing(name.0, name.1) else {
             return self.pulls.on_complete(name);

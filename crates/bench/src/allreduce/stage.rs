@@ -1,6 +1,7 @@
 //! Where the ranks run: processes of this host, or on the hosts of a lab.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,9 +10,9 @@ use serde_json::Value;
 use thalweg_console::Failure;
 use thalweg_lab::{Lab, Spec};
 
-use super::{AllReduceArguments, Outcome, Way, values};
-use crate::embedded::{Daemons, TOKEN};
-use crate::tools::{output_of, own_program};
+use super::{AllReduceArguments, Outcome, Way, gloo, values, wait_by};
+use crate::embedded::{Daemons, TOKEN, Threads};
+use crate::tools::{output_of, own_program, round, thread_times};
 
 /// The daemons, and the lab that they are in.
 pub(super) struct Stage {
@@ -24,8 +25,13 @@ pub(super) struct Stage {
 impl Stage {
     pub fn build(arguments: &AllReduceArguments) -> Result<Stage, Failure> {
         let jobs = AtomicU32::new(0);
+        let threads = Threads { cores: arguments.cores, wait: wait_by(arguments.spin) };
         if !arguments.lab {
-            return Ok(Stage { daemons: Daemons::on_loopback(arguments.loss)?, lab: None, jobs });
+            return Ok(Stage {
+                daemons: Daemons::on_loopback(arguments.loss, threads)?,
+                lab: None,
+                jobs,
+            });
         }
         let lab = Lab::build(&Spec {
             hosts: arguments.hosts,
@@ -35,41 +41,65 @@ impl Stage {
             per_packet: arguments.per_packet,
             racks: arguments.racks,
             servers: 1,
+            mtu_bytes: arguments.mtu,
+            core_mtu_bytes: None,
         })?;
-        Ok(Stage { daemons: Daemons::in_lab(&lab)?, lab: Some(lab), jobs })
+        Ok(Stage { daemons: Daemons::in_lab(&lab, threads)?, lab: Some(lab), jobs })
     }
 
     /// Runs all ranks of all jobs with one collective.
     pub fn run(&self, arguments: &AllReduceArguments, way: Way) -> Result<Vec<Outcome>, Failure> {
+        let before = thread_times();
         let jobs: Result<Vec<_>, Failure> =
             (0..arguments.jobs).map(|_| self.start_job(arguments, way)).collect();
         let mut outcomes = Vec::new();
         for (job, ranks) in (0..).zip(jobs?) {
-            let reports: Vec<Value> =
-                ranks.into_iter().map(Rank::report).collect::<Result<_, Failure>>()?;
+            let reports = reports(ranks)?;
             if arguments.details {
                 self.tell_details(&reports);
             }
-            outcomes.push(outcome(way, job, &reports)?);
+            outcomes.push(outcome(way.name(), job, &reports)?);
+        }
+        let daemon_threads = Value::from_iter(spent(&before, &thread_times()));
+        for outcome in &mut outcomes {
+            outcome.daemon_threads = daemon_threads.clone();
         }
         Ok(outcomes)
     }
 
+    /// Runs all ranks with Gloo.
+    pub fn run_gloo(
+        &self,
+        arguments: &AllReduceArguments,
+        python: &Path,
+    ) -> Result<Outcome, Failure> {
+        let commands = gloo::ranks(arguments, python, self.lab.as_ref())?;
+        let ranks = (0..).zip(commands).map(|(rank, command)| self.start_rank(rank, command));
+        let reports = reports(ranks.collect::<Result<_, Failure>>()?)?;
+        if arguments.details {
+            reports.iter().for_each(|report| eprintln!("{report}"));
+        }
+        outcome("gloo", 0, &reports)
+    }
+
     fn start_job(&self, arguments: &AllReduceArguments, way: Way) -> Result<Vec<Rank>, Failure> {
         let job = format!("bench-{}", self.jobs.fetch_add(1, Ordering::Relaxed));
-        let mut ranks = Vec::new();
-        for rank in 0..arguments.hosts {
+        let start = |rank: u32| {
             let mut command = self.command(arguments, way, &job, rank)?;
-            if let Some(lab) = &self.lab {
-                lab.host(rank).enter(&mut command);
-            }
-            command.arg("--with-parent").stdin(Stdio::piped()).stdout(Stdio::piped());
-            let child = command.spawn();
-            ranks.push(Rank(child.map_err(|error| {
-                Failure::Ran(format!("rank {rank} cannot be started: {error}"))
-            })?));
+            command.arg("--with-parent");
+            self.start_rank(rank, command)
+        };
+        (0..arguments.hosts).map(start).collect()
+    }
+
+    /// Starts a rank on its host. Its input stays open for as long as the benchmark runs.
+    fn start_rank(&self, rank: u32, mut command: Command) -> Result<Rank, Failure> {
+        if let Some(lab) = &self.lab {
+            lab.host(rank).enter(&mut command);
         }
-        Ok(ranks)
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let cannot = |error| Failure::Ran(format!("rank {rank} cannot be started: {error}"));
+        Ok(Rank(child.map_err(cannot)?))
     }
 
     /// The switch of a rank's rack.
@@ -92,6 +122,7 @@ impl Stage {
         if let Some(server) = server.snapshot() {
             eprintln!("server: {:?}\n{:?}", server.server, server.net);
         }
+        eprintln!("threads of switch and server: {:?}", thread_times());
     }
 
     fn command(
@@ -109,9 +140,20 @@ impl Stage {
             .args(["--token", TOKEN, "--job", job, "--collective", way.name()])
             .args(["--rank", &rank.to_string(), "--ranks", &arguments.hosts.to_string()])
             .args(["--values", &values(arguments.mb).to_string()])
+            .args(["--dtype", arguments.dtype.name()])
             .args(["--iterations", &arguments.iterations.to_string()])
             .args(["--bound", &arguments.bound.to_string()])
             .args(["--window", arguments.window.name()]);
+        if let Some(cores) = arguments.cores {
+            command.args(["--threads", &cores.to_string()]);
+        }
+        if arguments.lab {
+            let mbps = arguments.rate.as_bps().div_ceil(1_000_000);
+            command.args(["--link-rate-mbps", &mbps.to_string()]);
+        }
+        if arguments.spin {
+            command.arg("--spin");
+        }
         if !arguments.lab && !arguments.no_shared_memory {
             command.arg("--shared-memory");
         }
@@ -139,8 +181,25 @@ impl Drop for Rank {
     }
 }
 
+fn reports(ranks: Vec<Rank>) -> Result<Vec<Value>, Failure> {
+    ranks.into_iter().map(Rank::report).collect()
+}
+
+/// Processor time that threads have spent since an earlier reading, by name, of those that spent some.
+fn spent(before: &[(String, f64)], after: &[(String, f64)]) -> Vec<Value> {
+    fn total_s(times: &[(String, f64)], name: &str) -> f64 {
+        times.iter().filter(|thread| thread.0 == name).map(|thread| thread.1).sum()
+    }
+    let mut names: Vec<&str> = after.iter().map(|thread| thread.0.as_str()).collect();
+    names.dedup();
+    let spent = names
+        .into_iter()
+        .map(|name| (name, round(total_s(after, name) - total_s(before, name), 3)));
+    spent.filter(|(_, time_s)| *time_s > 0.0).map(|thread| serde_json::json!(thread)).collect()
+}
+
 /// Of every all-reduce the slowest rank's time.
-fn outcome(way: Way, job: u32, reports: &[Value]) -> Result<Outcome, Failure> {
+fn outcome(name: &'static str, job: u32, reports: &[Value]) -> Result<Outcome, Failure> {
     let times = |report: &Value| -> Option<Vec<f64>> {
         report["times_ms"].as_array()?.iter().map(Value::as_f64).collect()
     };
@@ -157,5 +216,18 @@ fn outcome(way: Way, job: u32, reports: &[Value]) -> Result<Outcome, Failure> {
     let missing: Option<Vec<f64>> =
         reports.iter().map(|report| report["missing"].as_f64()).collect();
     let missing = missing.map(|shares| shares.into_iter().fold(0.0, f64::max));
-    Ok(Outcome { way, job, share: 1.0, spans_ms, times_ms, exact, missing })
+    let rank_threads = reports.first().map_or(Value::Null, |report| report["threads"].clone());
+    let daemon_threads = Value::Null;
+    let share = 1.0;
+    Ok(Outcome {
+        name,
+        job,
+        share,
+        spans_ms,
+        times_ms,
+        exact,
+        missing,
+        rank_threads,
+        daemon_threads,
+    })
 }

@@ -19,7 +19,8 @@ struct Rack {
 impl Rack {
     fn start() -> Rack {
         let metrics = ["--json", "--metrics", "127.0.0.1:0"];
-        let switch = Daemon::start("switch", &metrics);
+        // Tests count packets.
+        let switch = Daemon::start("switch", &[&metrics[..], &["--mtu", "1500"]].concat());
         let (address, switch_metrics) = places(&switch);
         let server = Daemon::start("server", &[&metrics[..], &["--switch", &address]].concat());
         let server_metrics = places(&server).1;

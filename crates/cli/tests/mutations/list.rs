@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+/// Crates beside the workspace: folders of the root.
+const APART: [&str; 1] = ["nccl"];
+
 /// `specs/mutations.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -91,8 +94,12 @@ impl List {
 impl Mutation {
     /// The name of the crate's folder.
     pub fn crate_name(&self) -> String {
-        let name = self.file.iter().nth(1).expect("mutated files are in crates/");
-        name.to_string_lossy().into_owned()
+        let mut folders = self.file.iter().map(|name| name.to_string_lossy().into_owned());
+        let first = folders.next().expect("mutated files are in folders");
+        if APART.contains(&first.as_str()) {
+            return first;
+        }
+        folders.next().expect("mutated files are in crates/")
     }
 }
 
@@ -139,6 +146,11 @@ impl Program {
         folder_of(root, &self.package)
     }
 
+    /// Returns whether its package is a workspace of its own.
+    pub fn is_apart(&self) -> bool {
+        APART.iter().any(|name| package_of(name) == self.package)
+    }
+
     /// The beginning of its file's name in a target directory.
     pub fn file_stem(&self) -> String {
         self.test.as_ref().unwrap_or(&self.package).replace('-', "_")
@@ -160,7 +172,8 @@ fn package_of(crate_name: &str) -> String {
 }
 
 fn folder_of(root: &Path, package: &str) -> PathBuf {
-    root.join("crates").join(package.strip_prefix("thalweg-").unwrap_or(package))
+    let name = package.strip_prefix("thalweg-").unwrap_or(package);
+    if APART.contains(&name) { root.join(name) } else { root.join("crates").join(name) }
 }
 
 #[cfg(test)]
@@ -211,5 +224,9 @@ mod tests {
         assert_eq!(names(&programs), ["thalweg-collective:lib", "thalweg-collective:suite"]);
         assert!(programs.iter().all(|program| program.is_in(&crate::root())));
         assert!(!Program::parse(&crate::root(), "thalweg-flow:none")[0].is_in(&crate::root()));
+        assert!(programs.iter().all(|program| !program.is_apart()));
+        let apart = Program::parse(&crate::root(), "thalweg-nccl");
+        assert_eq!(names(&apart), ["thalweg-nccl:lib", "thalweg-nccl:harness"]);
+        assert!(apart.iter().all(|program| program.is_in(&crate::root()) && program.is_apart()));
     }
 }

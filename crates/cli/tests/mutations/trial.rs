@@ -83,13 +83,22 @@ impl Trial<'_> {
         }
         cargo.current_dir(self.copy).env("CARGO_TARGET_DIR", self.copy.join("target"));
         cargo.args(["test", "--no-run", "--locked", "--message-format=json"]);
-        for package in [program.package.as_str()].into_iter().chain(COMPANIONS) {
-            cargo.args(["--package", package]);
-        }
         match &program.test {
             None => cargo.arg("--lib"),
-            Some(test) => cargo.args(["--test", test, "--test", COMPANION_TEST]),
+            Some(test) => cargo.args(["--test", test]),
         };
+        if program.is_apart() {
+            // It is built as it is shipped, and shares nothing with the workspace.
+            cargo.arg("--release").arg("--manifest-path");
+            cargo.arg(program.folder(self.copy).join("Cargo.toml"));
+        } else {
+            for package in [program.package.as_str()].into_iter().chain(COMPANIONS) {
+                cargo.args(["--package", package]);
+            }
+            if program.test.is_some() {
+                cargo.args(["--test", COMPANION_TEST]);
+            }
+        }
         let output = cargo.output().expect("cargo runs");
         let report = String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
@@ -127,7 +136,7 @@ impl Trial<'_> {
 
 impl Program {
     fn is_built_as(&self, root: &Path, artefact: &Artefact) -> bool {
-        let kind = if self.test.is_some() { "test" } else { "lib" };
+        let kinds: &[&str] = if self.test.is_some() { &["test"] } else { &["lib", "rlib"] };
         let is_named = self.test.as_ref().is_none_or(|test| artefact.target.name == *test);
         let manifest = self.folder(root).join("Cargo.toml");
         let is_of = |one: &Path, other: &Path| {
@@ -135,7 +144,7 @@ impl Program {
         };
         is_named
             && artefact.executable.is_some()
-            && artefact.target.kind.iter().any(|found| found == kind)
+            && artefact.target.kind.iter().any(|found| kinds.contains(&found.as_str()))
             && is_of(&manifest, &artefact.manifest_path)
     }
 }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::manifests::Package;
 
-/// Packages that run on every host of a cluster: the library with its daemons, the agent, the control channel, and
-/// the wheel for Python.
-const PRODUCT: &[&str] = &["thalweg", "thalweg-agent", "thalweg-control", "thalweg-python"];
+/// Packages that run on every host of a cluster: the library with its daemons, the agent, the control channel, the
+/// plug-in of NCCL, and the wheel for Python.
+const PRODUCT: &[&str] =
+    &["thalweg", "thalweg-agent", "thalweg-control", "thalweg-nccl", "thalweg-python"];
 
 /// Packages for experiments, measurements and demonstrations, and the program over them.
 const APART: &[&str] = &[

@@ -43,8 +43,9 @@ fn crates_name_only_lower_layers() {
 fn the_product_links_nothing_that_only_some_users_run() {
     let root = tree::root();
     let mut packages = manifests::packages(&root, "Cargo.toml");
-    // The wheel is a workspace of its own.
+    // The wheel and the plug-in of NCCL are workspaces of their own.
     packages.extend(manifests::packages(&root, "python/Cargo.toml"));
+    packages.extend(manifests::packages(&root, "nccl/Cargo.toml"));
     assert_clean("linked crates", &linked::problems(&packages));
 }
 
@@ -133,6 +134,7 @@ fn dependencies_are_explained() {
     if root.join("fuzz/Cargo.toml").is_file() {
         packages.extend(manifests::packages(&root, "fuzz/Cargo.toml"));
     }
+    packages.extend(manifests::packages(&root, "nccl/Cargo.toml"));
     let prose = fs::read_to_string(root.join("ARCHITECTURE.md"))
         .expect("ARCHITECTURE.md must exist at the root and say why each dependency is there");
     assert_clean("dependencies", &explained::problems(&packages, &prose));
@@ -140,7 +142,8 @@ fn dependencies_are_explained() {
 
 #[test]
 fn dependencies_are_used() {
-    let packages = manifests::packages(&tree::root(), "Cargo.toml");
+    let mut packages = manifests::packages(&tree::root(), "Cargo.toml");
+    packages.extend(manifests::packages(&tree::root(), "nccl/Cargo.toml"));
     let files = tree::text_files(|path| path.ends_with(".rs"));
     assert_clean("dependencies", &used::problems(&packages, &files));
 }

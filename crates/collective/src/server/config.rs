@@ -18,6 +18,10 @@ pub struct Config {
     pub server: Option<u32>,
     /// Most bytes of a chunk. Default 4,096,000, the partition of BytePS.
     pub chunk_bytes: u64,
+    /// Divides tensors that have fewer chunks than there are servers into as many as there are servers, as long as
+    /// these have this many bytes. Default none: a short tensor is the work of one server, whose link carries
+    /// it once for each worker.
+    pub least_chunk_bytes: Option<u64>,
     /// How many chunks of one server a worker may be ahead of the oldest that has no sum. Default 8:
     /// with less, one server runs dry while sums come back; with more, little is gained.
     pub chunks_in_flight: u32,
@@ -41,6 +45,7 @@ impl Config {
             rank: None,
             server: None,
             chunk_bytes: 4_096_000,
+            least_chunk_bytes: None,
             chunks_in_flight: 8,
             pushes_at_once: 2,
             tag: Tag::training(),

@@ -44,6 +44,10 @@ impl Roles {
         let delivery = config.delivery.as_ref();
         let worker = config.rank.map(|rank| {
             let plan = Plan::new(chunk_values, STOP_MESSAGE / 2).with_delivery(delivery);
+            let plan = match config.least_chunk_bytes {
+                Some(bytes) => plan.divided(servers.len() as u64, bytes / VALUE_BYTES),
+                None => plan,
+            };
             let ranks = workers.len() as u32;
             let worker =
                 Worker::new(plan, servers.len(), ranks, (chunks_in_flight, pushes_at_once));

@@ -21,7 +21,6 @@ use crate::message::{FromRank, Join, Progress, RankTicket, Ticket, ToRank};
 use crate::registry::Registration;
 use crate::settings::Settings;
 use crate::v1;
-use crate::versions::Versions;
 
 /// How long to wait before the next try.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
@@ -200,7 +199,7 @@ impl Call {
             }
             Some(FromRank::Answer { round, .. }) => self.rounds.answer(round),
             // They are repeated.
-            Some(FromRank::Stalled(_) | FromRank::Operation { .. }) => {}
+            Some(FromRank::Stalled(_) | FromRank::Operation { .. } | FromRank::Paths { .. }) => {}
         }
         false
     }
@@ -256,6 +255,8 @@ impl Call {
             switch: self.config.switch,
             resume: self.ticket.map(|_| self.rounds.resume(watermark)),
             ticket: None,
+            threads: self.config.threads,
+            mtu_bytes: self.config.mtu_bytes,
         }
     }
 
@@ -357,6 +358,10 @@ impl Call {
                 ControlEvent::Welcome(welcome)
             }
             ToRank::Waiting { missing } => ControlEvent::Waiting { missing },
+            ToRank::ProbePaths { round, mtu_bytes, nodes } => {
+                ControlEvent::ProbePaths { round, mtu_bytes, nodes }
+            }
+            ToRank::PathMtu { mtu_bytes } => ControlEvent::PathMtu { mtu_bytes },
             ToRank::Report { round, seat } => ControlEvent::Report { round, seat },
             ToRank::Adopt { seat, key, setup } => ControlEvent::Adopt { setup, seat, key },
             ToRank::Retire { round } => ControlEvent::Retire { round },
@@ -398,9 +403,7 @@ async fn attempt(
     let (mut client, watch) = opened.map_err(|error| End::Broken(chain(&error)))?;
     let request = convert::to_registration(&registration);
     let registered = client.register(request).await.map_err(|status| ended(&status))?.into_inner();
-    let servers = Versions::from_message(registered.versions);
-    Versions::check(Versions::OWN, servers).map_err(|error| End::Refused(error.to_string()))?;
-    join.job = JobId(registered.job);
+    join.job = convert::registered(registered).map_err(|error| End::Refused(error.to_string()))?;
     // The ticket of a rank in another job says nothing in this one.
     join.ticket = tickets.into_iter().find(|ticket| ticket.job == join.job);
     let (outbound, messages) = mpsc::channel(QUEUE_MESSAGES);

@@ -13,6 +13,8 @@ pub(crate) struct Rounds {
     fragment_values: Option<u16>,
     /// Span in that set-up.
     span_fragments: Option<u16>,
+    /// True if values of 16 bits travel as such in that set-up.
+    sends_halves: Option<bool>,
 }
 
 impl Rounds {
@@ -33,6 +35,7 @@ impl Rounds {
                     self.adopted = setup.epoch;
                     self.fragment_values = Some(setup.parameters.fragment_values);
                     self.span_fragments = Some(setup.parameters.span_fragments);
+                    self.sends_halves = Some(!setup.parameters.widens_halves);
                 }
                 is_news
             }
@@ -47,8 +50,8 @@ impl Rounds {
     /// What to tell a registrar that forgot.
     pub(crate) fn resume(&self, watermark: Option<u64>) -> Resume {
         let watermark = watermark.filter(|_| self.adopted > 0);
-        let Rounds { heard: round, fragment_values, span_fragments, .. } = *self;
-        Resume { round, watermark, fragment_values, span_fragments }
+        let Rounds { heard: round, fragment_values, span_fragments, sends_halves, .. } = *self;
+        Resume { round, watermark, fragment_values, span_fragments, sends_halves }
     }
 }
 
@@ -89,7 +92,8 @@ mod tests {
         rounds.answer(4);
         assert!(!rounds.admit(&report(3)) && !rounds.admit(&adopt(3)));
         let (fragment_values, span_fragments) = (Some(352), Some(4_096));
-        let known = Resume { round: 4, watermark: Some(9), fragment_values, span_fragments };
+        let (watermark, sends_halves) = (Some(9), Some(true));
+        let known = Resume { round: 4, watermark, fragment_values, span_fragments, sends_halves };
         assert_eq!(rounds.resume(Some(9)), known);
         assert!(rounds.admit(&adopt(4)));
     }

@@ -27,6 +27,7 @@ pub(super) fn from_setup(setup: v1::Setup, generation: Generation) -> Result<Set
         span_fragments: narrow("span_fragments", setup.span_fragments)?,
         overhead_bytes: setup.overhead_bytes,
         seals_bodies: setup.seals_bodies,
+        widens_halves: !setup.sends_halves,
         generation: Some(generation),
         ..JobParameters::default()
     };
@@ -63,6 +64,7 @@ pub(super) fn to_setup(setup: &Setup) -> v1::Setup {
         resume_from: setup.resume_from,
         trees: setup.trees.iter().map(|tree| to_tree(tree)).collect(),
         seals_bodies: parameters.seals_bodies,
+        sends_halves: !parameters.widens_halves,
     }
 }
 

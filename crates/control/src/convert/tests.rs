@@ -27,6 +27,7 @@ fn setup() -> Setup {
         span_fragments: 500,
         overhead_bytes: 99,
         seals_bodies: true,
+        widens_halves: true,
         // That of the keys below.
         generation: Some(Generation::Odd),
     };
@@ -54,7 +55,10 @@ fn crowd(workers: u32) -> Setup {
 fn whatever_a_rank_is_told_arrives_as_it_was() {
     let key = |byte: u8| Key([byte; 16]);
     let ticket = Ticket { job: JobId(4), proof: Proof([1; 32]) };
-    let roster = vec![Place { node: NodeId(7), host: 0 }, Place { node: NodeId(8), host: 1 }];
+    let roster = vec![
+        Place { node: NodeId(7), host: 0, threads: 4 },
+        Place { node: NodeId(8), host: 1, threads: 2 },
+    ];
     let lane_keys = [2, 3, 4, 5, 6].map(key);
     let diagnosis = Diagnosis {
         text: "why".into(),
@@ -63,9 +67,18 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
         since: Span::from_ms(12),
     };
     let messages = [
-        ToRank::Welcome(Arc::new(Welcome { ticket, lane_keys, roster, round: 6 })),
+        ToRank::Welcome(Arc::new(Welcome {
+            ticket,
+            lane_keys,
+            roster,
+            round: 6,
+            has_switch: true,
+            probes_paths: true,
+        })),
         ToRank::Waiting { missing: [1, 2].into() },
         ToRank::Report { round: 3, seat: 4 },
+        ToRank::ProbePaths { round: 3, mtu_bytes: 9_000, nodes: vec![NodeId(5), NodeId(6)] },
+        ToRank::PathMtu { mtu_bytes: 1_500 },
         ToRank::Adopt { seat: 4, key: key(9), setup: Arc::new(setup()) },
         ToRank::Adopt { seat: 0, key: key(9), setup: Arc::new(crowd(40)) },
         ToRank::Retire { round: 5 },
@@ -93,6 +106,18 @@ fn whatever_a_rank_says_arrives_as_it_was() {
     let messages = [
         FromRank::Answer { round: 1, seat: 2, watermark: Some(0) },
         FromRank::Answer { round: 1, seat: 2, watermark: None },
+        FromRank::Paths {
+            round: 1,
+            report: PathReport { mtu_bytes: None, narrow: None, silent: None },
+        },
+        FromRank::Paths {
+            round: 1,
+            report: PathReport {
+                mtu_bytes: Some(1_500),
+                narrow: Some(NarrowPath { node: NodeId(8), mtu_bytes: 1_500 }),
+                silent: Some(NodeId(9)),
+            },
+        },
         FromRank::Progress(Progress { operation: 3, fragment: 4, since }),
         stall(Waits::Fragment(0)),
         stall(Waits::Ranks(vec![5, 6])),
@@ -110,10 +135,21 @@ fn whatever_a_rank_says_arrives_as_it_was() {
         watermark: None,
         fragment_values: Some(62),
         span_fragments: Some(99),
+        sends_halves: Some(true),
     });
     let process = Process { node: NodeId(u32::MAX), life: u64::MAX };
     let (switch, ticket) = (Some(NodeId(0)), Some(rank_ticket_of_another()));
-    let join = Join { job: JobId(8), rank: 1, process, host: "a".into(), switch, resume, ticket };
+    let join = Join {
+        job: JobId(8),
+        rank: 1,
+        process,
+        host: "a".into(),
+        switch,
+        resume,
+        ticket,
+        threads: 3,
+        mtu_bytes: Some(9_000),
+    };
     let mut messages = [to_join(&join), to_join(&join)];
     if let Some(v1::from_rank::Message::Join(long)) = &mut messages[1].message {
         long.resume.as_mut().unwrap().fragment_values = Some(65_536);
@@ -190,4 +226,15 @@ fn nonsense_is_refused() {
         first(adopt).numeric = Some(v1::Numeric { fixed: Some(fixed) });
     });
     assert_eq!(scale, "scale");
+}
+
+// spec: E-05 machine
+#[test]
+fn a_rank_reads_its_job_only_from_a_server_of_its_version() {
+    let job = JobId(8);
+    let answer = to_registered(job);
+    assert_eq!(registered(answer), Ok(job));
+    let unsent = v1::RegisterResponse { versions: None, ..answer };
+    let error = registered(unsent).expect_err("the server is older");
+    assert!(error.to_string().contains("the server version 1:"), "{error}");
 }

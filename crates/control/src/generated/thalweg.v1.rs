@@ -62,6 +62,9 @@ pub struct Settings {
     /// Tags of packets of aggregation also cover their bodies.
     #[prost(bool, tag = "10")]
     pub seals_bodies: bool,
+    /// Values of 16 bits travel as such. Ranks of versions that widen them do not say it.
+    #[prost(bool, tag = "12")]
+    pub sends_halves: bool,
 }
 /// Floats if no fixed point is given.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
@@ -103,7 +106,7 @@ pub struct RankTicket {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FromRank {
-    #[prost(oneof = "from_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "from_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub message: ::core::option::Option<from_rank::Message>,
 }
 /// Nested message and enum types in `FromRank`.
@@ -126,6 +129,8 @@ pub mod from_rank {
         Operation(super::Operation),
         #[prost(message, tag = "8")]
         Aborting(super::Aborting),
+        #[prost(message, tag = "9")]
+        Paths(super::Paths),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -150,6 +155,12 @@ pub struct Join {
     /// Of the process that had the rank before, or of this one. Absent where the rank is new.
     #[prost(message, optional, tag = "8")]
     pub ticket: ::core::option::Option<RankTicket>,
+    /// The most sending threads that the rank can use. 0 is 1.
+    #[prost(uint32, tag = "9")]
+    pub threads: u32,
+    /// MTU of its interface. 0 where a rank of an older version neither says it nor answers probes.
+    #[prost(uint32, tag = "10")]
+    pub mtu_bytes: u32,
 }
 /// What a process knows of a job that a registrar may have forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -166,6 +177,9 @@ pub struct Resume {
     /// Span in the set-ups of the job, in fragments. Absent where it has not been set up.
     #[prost(uint32, optional, tag = "4")]
     pub span_fragments: ::core::option::Option<u32>,
+    /// Values of 16 bits travel as such in the set-ups of the job. Absent where it has not been set up.
+    #[prost(bool, optional, tag = "6")]
+    pub sends_halves: ::core::option::Option<bool>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Answer {
@@ -176,6 +190,21 @@ pub struct Answer {
     /// Everything below is complete there. Absent where nothing is remembered.
     #[prost(uint64, optional, tag = "3")]
     pub watermark: ::core::option::Option<u64>,
+}
+/// What the paths of a leader carry. Comes before its answer in the round.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Paths {
+    #[prost(uint32, tag = "1")]
+    pub round: u32,
+    /// The largest MTU that passes all of them. 0 where nobody has answered.
+    #[prost(uint32, tag = "2")]
+    pub mtu_bytes: u32,
+    /// The node at the end of the narrowest, if it carries less than was asked for.
+    #[prost(fixed32, optional, tag = "3")]
+    pub narrow: ::core::option::Option<u32>,
+    /// A node that has not answered.
+    #[prost(fixed32, optional, tag = "4")]
+    pub silent: ::core::option::Option<u32>,
 }
 /// How far a rank is. The heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -236,7 +265,7 @@ pub struct Operation {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToRank {
-    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub message: ::core::option::Option<to_rank::Message>,
 }
 /// Nested message and enum types in `ToRank`.
@@ -263,6 +292,10 @@ pub mod to_rank {
         Left(super::Left),
         #[prost(message, tag = "10")]
         Joined(super::Joined),
+        #[prost(message, tag = "11")]
+        ProbePaths(super::ProbePaths),
+        #[prost(message, tag = "12")]
+        PathMtu(super::PathMtu),
     }
 }
 /// The rank belongs to the process now. The first message of a stream.
@@ -285,6 +318,12 @@ pub struct Welcome {
     /// The round that the job is in.
     #[prost(uint32, tag = "4")]
     pub round: u32,
+    /// True if a rank or the server names a switch.
+    #[prost(bool, tag = "5")]
+    pub has_switch: bool,
+    /// True if the MTU of the job's paths follows, which ranks wait for.
+    #[prost(bool, tag = "6")]
+    pub probes_paths: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Place {
@@ -293,6 +332,9 @@ pub struct Place {
     /// Ranks of one host have the same.
     #[prost(uint32, tag = "2")]
     pub host: u32,
+    /// The most sending threads that the rank can use.
+    #[prost(uint32, tag = "3")]
+    pub threads: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Waiting {
@@ -305,6 +347,23 @@ pub struct Report {
     pub round: u32,
     #[prost(uint32, tag = "2")]
     pub seat: u32,
+}
+/// A leader probes its paths to these nodes and to all other leaders. Comes before the report of the round.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProbePaths {
+    #[prost(uint32, tag = "1")]
+    pub round: u32,
+    /// The largest MTU to try.
+    #[prost(uint32, tag = "2")]
+    pub mtu_bytes: u32,
+    #[prost(fixed32, repeated, tag = "3")]
+    pub nodes: ::prost::alloc::vec::Vec<u32>,
+}
+/// The MTU that all paths of the job carry.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PathMtu {
+    #[prost(uint32, tag = "1")]
+    pub mtu_bytes: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Adopt {
@@ -339,6 +398,9 @@ pub struct Setup {
     pub trees: ::prost::alloc::vec::Vec<Tree>,
     #[prost(bool, tag = "11")]
     pub seals_bodies: bool,
+    /// Values of 16 bits travel as such.
+    #[prost(bool, tag = "14")]
+    pub sends_halves: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Tree {
@@ -428,6 +490,9 @@ pub struct SwitchDescription {
     /// Bit i: body format i is summed.
     #[prost(uint32, tag = "4")]
     pub formats: u32,
+    /// Number of cores that sum.
+    #[prost(uint32, tag = "5")]
+    pub cores: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JobPlaces {

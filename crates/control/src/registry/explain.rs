@@ -196,7 +196,7 @@ fn dead(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure> {
 
 /// Whose fault it is that a fragment does not come, and why that is thought.
 fn explain_fragment(now: Time, cluster: &Cluster, job: &Job, sequence: u64) -> (Vec<u32>, String) {
-    let server = cluster.address(cluster.server);
+    let server = cluster.address(cluster.server_of(job.thread()));
     match job.stalls.answer_for(sequence) {
         Some(Missing::Complete) => {
             let culprits: Vec<u32> = job.stalls.waiting_for(sequence).collect();
@@ -246,7 +246,7 @@ fn link_of(cluster: &Cluster, job: &Job, rank: u32) -> Option<(String, String)> 
     job.seat_of(rank)?;
     let attendee = job.ranks.get(&rank)?;
     let hop = cluster.path(attendee.switch).into_iter().find(|switch| job.plan.has(*switch));
-    let hop = hop.unwrap_or(cluster.server);
+    let hop = hop.unwrap_or(cluster.server_of(job.thread()));
     let text = |node| cluster.address(node).to_string();
     Some((text(attendee.process.node), text(hop)))
 }

@@ -42,6 +42,8 @@ pub(super) struct Job {
     pub(super) operations: Operations,
     /// Switches that the job is planned with.
     pub(super) plan: Plan,
+    /// Bytes of the data plane that it can come to, from the first plan on.
+    pub(super) memory_bytes: u64,
     /// The last reason for which a process that named the job was refused.
     pub(super) refusal: Option<String>,
     /// When those who wait were last told for whom.
@@ -56,6 +58,10 @@ pub(super) struct Attendee {
     pub(super) process: Process,
     pub(super) host: String,
     pub(super) switch: Option<NodeId>,
+    /// Most sending threads that it can use.
+    pub(super) threads: u32,
+    /// MTU of its interface, if it says it.
+    pub(super) mtu_bytes: Option<u16>,
     pub(super) resume: Option<Resume>,
     pub(super) link: Option<LinkId>,
     /// The last moment at which its connection, or its kernel, was there, and how that ended. Valid only without a
@@ -83,6 +89,8 @@ pub(super) struct Past {
     pub(super) fragment_values: Option<u16>,
     /// Span in fragments. `None` if nobody has been set up.
     pub(super) span_fragments: Option<u16>,
+    /// True if values of 16 bits travel in single precision. `None` if nobody has been set up.
+    pub(super) widens_halves: Option<bool>,
 }
 
 impl Job {
@@ -108,10 +116,17 @@ impl Job {
             stalls: Stalls::default(),
             operations: Operations::default(),
             plan: Plan::default(),
+            memory_bytes: 0,
             refusal: None,
             waiting_told: now,
             deserted: now,
         }
+    }
+
+    /// The sending thread of the ranks whose job this is: `name#2` belongs to the third one.
+    // spec: F-03
+    pub(super) fn thread(&self) -> u32 {
+        self.name.rsplit_once('#').and_then(|(_, thread)| thread.parse().ok()).unwrap_or(0)
     }
 
     /// Whether somebody who registers it means the same.
@@ -203,6 +218,8 @@ impl Job {
             process: join.process,
             host: join.host,
             switch: join.switch,
+            threads: join.threads,
+            mtu_bytes: join.mtu_bytes,
             resume: join.resume,
             link: Some(link),
             broke: (now, Ending::Closed),
@@ -222,14 +239,23 @@ impl Job {
     }
 
     /// Makes the welcome.
-    pub(super) fn invite(&mut self, secrets: &Secrets, ticket: Ticket, round: u32) {
+    pub(super) fn invite(
+        &mut self,
+        secrets: &Secrets,
+        (ticket, round): (Ticket, u32),
+        own_switch: Option<NodeId>,
+    ) {
         let secret = secrets.of_job(self.settings.parameters.generation);
         let (_, roster) = self.places();
         // An id is a random name: the one after the largest is the smallest.
         let lane = |at: usize| JobId(self.id.0.wrapping_add(at as u64 + 1));
         let lane = |at: usize| Key::derive(secret, lane(at), 1);
         let lane_keys = std::array::from_fn(lane);
-        self.welcome = Some(Arc::new(Welcome { ticket, lane_keys, roster, round }));
+        let names_switch = |attendee: &Attendee| attendee.switch.is_some();
+        let has_switch = own_switch.is_some() || self.ranks.values().any(names_switch);
+        let probes_paths = self.probes_paths();
+        let welcome = Welcome { ticket, lane_keys, roster, round, has_switch, probes_paths };
+        self.welcome = Some(Arc::new(welcome));
     }
 
     /// The leaders, and where everybody is.
@@ -242,7 +268,8 @@ impl Job {
                 leaders.push(rank);
                 leaders.len() as u32 - 1
             });
-            roster.push(Place { node: attendee.process.node, host });
+            let (node, threads) = (attendee.process.node, attendee.threads);
+            roster.push(Place { node, host, threads });
         }
         (leaders, roster)
     }
@@ -257,10 +284,13 @@ impl Job {
         let round = known.clone().map(|(_, resume)| resume.round).max()?;
         let fragment_values = known.clone().find_map(|(_, resume)| resume.fragment_values);
         let span_fragments = known.clone().find_map(|(_, resume)| resume.span_fragments);
+        // Ranks that were set up and do not say it are of a version that widens.
+        let sends_halves = known.clone().find_map(|(_, resume)| resume.sends_halves);
+        let widens_halves = fragment_values.map(|_| sends_halves != Some(true));
         let memory = known.filter_map(|(process, resume)| Some((process, resume.watermark?)));
         let (roster, watermarks): (Vec<Process>, Vec<u64>) = memory.unzip();
         let watermark = watermarks.into_iter().min().unwrap_or(0);
-        Some(Past { round, roster, watermark, fragment_values, span_fragments })
+        Some(Past { round, roster, watermark, fragment_values, span_fragments, widens_halves })
     }
 
     /// The seat of a leader.

@@ -1,8 +1,8 @@
 //! Switches that a job is planned with, and the parameters that follow from their limits.
 //!
 //! The first set-up of a job asks every switch for its limits, and waits for [`ANSWER_WITHIN`]. Fragments are as long as
-//! the smallest limit allows, and stay so while the job lives: workers number them by it. The number of aggregators
-//! may change with every set-up. A switch that does not answer, or that cannot sum what the job sends, is left out with
+//! the smallest limit and the paths allow, and stay so while the job lives: workers number them by it. The number of aggregators
+//! may change with every set-up. Values of 16 bits travel as such where all of these switches sum them, and stay so too. A switch that does not answer, or that cannot sum what the job sends, is left out with
 //! a warning; when that changes, the job is set up again.
 // spec: E-06, E-09
 
@@ -10,12 +10,15 @@ use std::collections::BTreeMap;
 
 use thalweg_aggregate::join::Message;
 use thalweg_aggregate::{
-    AGGREGATORS, CheckedParameters, FRAGMENT_VALUES, FRAGMENT_VALUES_MAX, JobParameters, server,
+    AGGREGATORS, CheckedParameters, FRAGMENT_VALUES, JobParameters, Numeric,
+    server::{self, BudgetError, SPAN_LEAST},
 };
-use thalweg_core::{JobId, NodeId, Time};
+use thalweg_core::{JobId, MTU_BYTES, NodeId, Time, body_bytes_of_mtu};
+use thalweg_transport::path::PathReport;
 use thalweg_wire::aggregate::SwitchLimits;
 
 use super::job::{Attendee, Job};
+use super::paths::Offer;
 use super::refusal::seconds;
 use super::switches::ANSWER_WITHIN;
 use super::{Action, Registry};
@@ -27,10 +30,20 @@ pub(super) struct Plan {
     switches: BTreeMap<NodeId, Option<Absence>>,
     /// Values of a fragment, from the first plan on.
     pub(super) fragment_values: Option<u16>,
+    /// True if values of 16 bits travel in single precision, from the first plan on: ranks ask for it, or a switch of the
+    /// first plan does not sum them.
+    pub(super) widens_halves: Option<bool>,
     /// Span in fragments, from the first plan on: what ranks ask for, or what fits the memory of the server.
     pub(super) span_fragments: Option<u16>,
     /// True while a set-up waits for the answers of switches.
     pub(super) is_open: bool,
+    /// MTU that all announce and the paths between the server and switches carry. `None` if the job does not probe its
+    /// paths.
+    pub(super) offered: Option<Offer>,
+    /// Outcomes of the probes of leaders, by host, and their rounds.
+    pub(super) reports: BTreeMap<u32, (u32, PathReport)>,
+    /// MTU of the last set-up, if the job probes its paths.
+    pub(super) mtu: Option<u16>,
     /// Time of the last change.
     replanned: Option<Time>,
 }
@@ -44,6 +57,8 @@ enum Absence {
     Fragments(u16),
     /// The switch does not sum the numbers of the job.
     Format,
+    /// The switch does not sum values of 16 bits, and the job sends them.
+    Halves,
 }
 
 impl Plan {
@@ -75,9 +90,15 @@ impl Job {
         if !limits.formats.contains(self.settings.parameters.numeric.numbers()) {
             return Some(Absence::Format);
         }
-        let is_short = |values: u16| limits.fragment_values < values;
-        let is_short = self.plan.fragment_values.is_some_and(is_short);
-        is_short.then_some(Absence::Fragments(limits.fragment_values))
+        let is_float = self.settings.parameters.numeric == Numeric::Float;
+        let sends_halves = is_float && self.plan.widens_halves == Some(false);
+        if sends_halves && !limits.formats.has_halves() {
+            return Some(Absence::Halves);
+        }
+        // spec: F-01
+        let longest = limits.fragment_values.min(body_bytes_of_mtu(limits.mtu()) / 4);
+        let is_short = self.plan.fragment_values.is_some_and(|values| longest < values);
+        is_short.then_some(Absence::Fragments(longest))
     }
 }
 
@@ -88,14 +109,16 @@ impl Registry {
         let Some(job) = self.jobs.get(&id) else { return false };
         let mut switches = BTreeMap::new();
         for switch in job.switches(self.cluster.switch) {
+            let is_unfit =
+                || self.switches.limits(switch).is_some_and(|limits| job.misfit(&limits).is_some());
             let kept = job.plan.switches.get(&switch).copied();
+            let kept = kept.filter(|absence| absence.is_some() || !is_unfit());
             let decided = kept.or_else(|| self.judge(now, job, switch));
             let Some(decided) = decided else { return false };
             switches.insert(switch, decided);
         }
         self.decide(now, id, switches);
-        self.set_parameters(now, id);
-        true
+        self.find_paths(now, id)
     }
 
     /// Sets a job up again if the switches that it can be planned with are others than before.
@@ -127,7 +150,7 @@ impl Registry {
     /// if the switch has not answered and still may.
     fn judge(&self, now: Time, job: &Job, switch: NodeId) -> Option<Option<Absence>> {
         // The tree of a rank that takes the server for a switch is an error, which says so.
-        if switch == self.cluster.server {
+        if self.cluster.is_server(switch) {
             return Some(None);
         }
         let known = job.plan.switches.get(&switch);
@@ -182,25 +205,41 @@ impl Registry {
                 let numeric = job.settings.parameters.numeric;
                 format!("{name} cannot sum the numbers of the job, {numeric:?}: planned without it")
             }
+            (_, Some(Absence::Halves)) => {
+                format!(
+                    "{name} does not sum values of 16 bits, which the job sends: planned without it until the job \
+                     starts again"
+                )
+            }
             (Some(Absence::Silent), None) => format!("{name} answers again: planned with it"),
             (_, None) => format!("{name} can sum what the job sends again: planned with it"),
         }
     }
 
     /// Gives the registrar the parameters of a job's next set-up.
-    fn set_parameters(&mut self, now: Time, id: JobId) {
+    pub(super) fn set_parameters(&mut self, now: Time, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        // spec: F-01
+        let of_mtu = body_bytes_of_mtu(job.plan.mtu.unwrap_or(MTU_BYTES)) / 4;
         let limits: Vec<SwitchLimits> =
             job.plan.planned().filter_map(|switch| self.switches.limits(switch)).collect();
         let longest = limits.iter().map(|limits| limits.fragment_values).min();
-        let longest = longest.unwrap_or(FRAGMENT_VALUES).min(FRAGMENT_VALUES_MAX);
+        let longest = longest.unwrap_or(of_mtu).min(of_mtu);
         let fragment_values = *job.plan.fragment_values.get_or_insert(longest);
         let aggregators = limits.iter().map(|limits| limits.aggregators).min();
         let asked = job.settings.parameters;
+        // spec: F-02
+        let has_halves = limits.iter().all(|limits| limits.formats.has_halves());
+        let widens_halves = asked.widens_halves || !has_halves;
+        let widens_halves = *job.plan.widens_halves.get_or_insert(widens_halves);
         let parameters = JobParameters {
             fragment_values,
+            widens_halves,
             aggregators: aggregators.unwrap_or(AGGREGATORS),
-            span_fragments: job.plan.span_fragments.unwrap_or(asked.span_fragments),
+            span_fragments: job
+                .plan
+                .span_fragments
+                .unwrap_or_else(|| span(&asked, fragment_values)),
             ..asked
         };
         match parameters.check() {
@@ -210,30 +249,75 @@ impl Registry {
     }
 
     /// Gives the registrar parameters with which a job fits its memory at the server. A job that needs more is slowed down by
-    /// a smaller span, or refused where that does not help. The span stays as it is while the job lives: workers may be a
-    /// span apart, and servers know what they can have forgotten by it.
+    /// a smaller span, or refused where that does not help, and where it does not fit beside the other jobs of its token.
+    /// The span stays as it is while the job lives: workers may be a span apart, and servers know what they can have
+    /// forgotten by it.
     // spec: E-12
     fn fit_parameters(&mut self, now: Time, id: JobId, parameters: CheckedParameters) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let (hosts, most) = (job.hosts.len() as u32, self.job_memory_bytes);
+        let hosts = job.hosts.len() as u32;
+        let most = self.job_memory_bytes.min(self.budgets.memory_bytes);
         let fitting = match job.plan.span_fragments {
             Some(_) => server::check_fit(parameters, hosts, most).map(|()| parameters),
             None => server::fit(parameters, hosts, most),
         };
-        let fitting = match fitting {
-            Ok(fitting) => fitting,
-            Err(error) => return self.refuse_job(now, id, &error.to_string()),
+        let reserved = fitting.and_then(|fitting| {
+            let needed_bytes = server::needed_bytes(&fitting, hosts);
+            self.check_memory(id, needed_bytes).map(|()| (fitting, needed_bytes))
+        });
+        let (fitting, needed_bytes) = match reserved {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                self.refused_jobs.note(error);
+                return self.refuse_job(now, id, &error.to_string());
+            }
         };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.memory_bytes = needed_bytes;
         let (span, asked) = (fitting.span_fragments, parameters.span_fragments);
         if job.plan.span_fragments.replace(span).is_none() && span < asked {
             let (name, most) = (&job.name, most >> 20);
             let text = format!(
                 "job {name:?}: at most {span} fragments are in flight in place of {asked}: one job may take {most} MiB of \
-                 the server (--job-memory)"
+                 the server (--job-memory, --token-memory)"
             );
             self.actions.push_back(Action::Warn(text));
         }
         // A job that is over needs none.
         let _ = self.registrar.set_parameters(id, fitting);
     }
+
+    /// Checks that a job fits the memory of its token beside the token's other jobs, and that of the server beside all
+    /// jobs. The cores of a server know nothing of each other's jobs, and a tenant chooses the core by the name of its
+    /// job: what they share is counted here.
+    // spec: E-12, F-03
+    fn check_memory(&self, id: JobId, needed_bytes: u64) -> Result<(), BudgetError> {
+        let Some(owner) = self.jobs.get(&id).map(|job| job.owner) else { return Ok(()) };
+        let reserved = |counts: &dyn Fn(&Job) -> bool| {
+            let others = self.jobs.values().filter(|job| job.id != id && counts(job));
+            others.map(|job| job.memory_bytes).fold(0, u64::saturating_add)
+        };
+        let fits = |reserved_bytes: u64, budget_bytes: u64| {
+            needed_bytes <= budget_bytes.saturating_sub(reserved_bytes)
+        };
+        let (reserved_bytes, budget_bytes) =
+            (reserved(&|job| job.owner == owner), self.budgets.memory_bytes);
+        if !fits(reserved_bytes, budget_bytes) {
+            return Err(BudgetError::TokenMemory { needed_bytes, reserved_bytes, budget_bytes });
+        }
+        let (reserved_bytes, budget_bytes) = (reserved(&|_| true), self.memory_bytes);
+        if !fits(reserved_bytes, budget_bytes) {
+            return Err(BudgetError::Memory { needed_bytes, reserved_bytes, budget_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// The span of a job: as many bytes as ranks ask for, whatever the length of fragments.
+// spec: F-01
+fn span(asked: &JobParameters, fragment_values: u16) -> u16 {
+    let bytes = u32::from(asked.span_fragments) * u32::from(FRAGMENT_VALUES);
+    let longer = bytes / u32::from(fragment_values.max(FRAGMENT_VALUES));
+    // At most what was asked for, which has 16 bits.
+    (longer as u16).max(SPAN_LEAST.min(asked.span_fragments))
 }

@@ -15,11 +15,13 @@ impl Registry {
     /// Makes the aggregation among the leaders, or says why there is none.
     pub(super) fn begin(&mut self, id: JobId) -> Result<(), String> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
-        let spec = job.settings.spec(job.hosts.len() as u32, self.cluster.server);
+        let server = self.cluster.server_of(job.thread());
+        let spec = job.settings.spec(job.hosts.len() as u32, server);
         let made = match job.past().filter(|_| job.is_resumed) {
             Some(past) => {
                 job.plan.fragment_values = past.fragment_values;
                 job.plan.span_fragments = past.span_fragments;
+                job.plan.widens_halves = past.widens_halves;
                 self.registrar.restore(id, spec, past.round, past.roster, past.watermark)
             }
             None if job.is_resumed => {
@@ -70,21 +72,28 @@ impl Registry {
         now: Time,
         (id, rank): (JobId, u32),
         round: u32,
-        seat: u32,
+        index: u32,
         watermark: Option<u64>,
     ) {
         let Some(job) = self.jobs.get(&id) else { return };
-        let Some(attendee) = job.ranks.get(&rank) else { return };
         // A rank can only answer for itself, and has to be asked.
-        if job.seat_of(rank) != Some(seat) || job.plan.is_open {
+        if job.seat_of(rank) != Some(index) || job.plan.is_open {
             return;
         }
+        // The last answer makes the set-up.
+        let is_last = self.registrar.round(id) == Some(round)
+            && self.registrar.waits_for(id).eq(std::iter::once(index));
+        if is_last && !self.conclude(now, id, round) {
+            return;
+        }
+        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(attendee) = job.ranks.get(&rank) else { return };
         let memory = watermark.map_or(Memory::Lost, |watermark| Memory::Kept { watermark });
-        let mut path = self.cluster.path(attendee.switch);
-        path.retain(|switch| job.plan.has(*switch));
-        let paths = vec![path];
+        let path = self.cluster.path(attendee.switch).into_iter();
+        let path = path.filter(|switch| job.plan.has(*switch));
+        let paths = vec![path.map(|switch| self.switches.shard(switch, job.thread())).collect()];
         let process = attendee.process;
-        let message = Message::Answer { job: id, process, round, rank: seat, paths, memory };
+        let message = Message::Answer { job: id, process, round, rank: index, paths, memory };
         self.tell_registrar(now, id, message);
         self.obey();
     }
@@ -117,8 +126,12 @@ impl Registry {
     pub(super) fn obey(&mut self) {
         while let Some(instruction) = self.registrar.poll() {
             match instruction {
-                Instruction::Report { process, job, round, rank: seat } => {
-                    self.tell_seat(job, seat, process, ToRank::Report { round, seat });
+                Instruction::Report { process, job, round, rank: index } => {
+                    let report = ToRank::Report { round, seat: index };
+                    for message in self.probes_before(job, index, round).into_iter().chain([report])
+                    {
+                        self.tell_seat(job, index, process, message);
+                    }
                 }
                 Instruction::AdoptWorker { process, rank: seat, setup } => {
                     let secret = self.secrets.of_job(setup.parameters.generation);
@@ -126,7 +139,7 @@ impl Registry {
                     self.tell_seat(setup.job, seat, process, ToRank::Adopt { seat, key, setup });
                 }
                 Instruction::AdoptServer { setup, .. } => self.adopt(setup),
-                Instruction::Retire { node, job, .. } if node == self.cluster.server => {
+                Instruction::Retire { node, job, .. } if self.cluster.is_server(node) => {
                     self.actions.push_back(Action::Retire { job });
                 }
                 Instruction::Retire { node, job, round } => {

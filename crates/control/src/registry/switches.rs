@@ -3,10 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use thalweg_aggregate::server::SwitchPath;
 use thalweg_core::{NodeId, Span, Time};
+use thalweg_net::shard_of;
 use thalweg_wire::aggregate::SwitchLimits;
 
 use super::job::Job;
+use super::paths::ProbedPath;
 use super::{Action, Registry};
 
 /// The longest time that a set-up waits for a switch that has not answered yet.
@@ -28,6 +31,8 @@ const ANSWERS_TO_RETURN: u32 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     watched: BTreeMap<NodeId, Watched>,
+    /// Paths to switches that are probed, or were lately.
+    pub(super) paths: BTreeMap<SwitchPath, ProbedPath>,
     /// When the switches of all jobs were last looked for.
     listed: Option<Time>,
 }
@@ -94,6 +99,12 @@ impl Switches {
     /// Returns the limits that a switch has reported last.
     pub(super) fn limits(&self, switch: NodeId) -> Option<SwitchLimits> {
         Some(self.watched.get(&switch)?.answer?.1)
+    }
+
+    /// Returns the node of a switch that sums for a sending thread.
+    // spec: F-03
+    pub(super) fn shard(&self, switch: NodeId, thread: u32) -> NodeId {
+        shard_of(switch, self.limits(switch).map_or(1, |limits| limits.cores), thread)
     }
 
     /// Returns whether a switch that was away has answered often enough to be back.

@@ -17,6 +17,7 @@ mod credentials;
 mod deaths;
 mod failing;
 mod joining;
+mod paths;
 mod planning;
 mod resuming;
 mod stalling;
@@ -57,7 +58,9 @@ struct Hall {
 const LIMITS: SwitchLimits = SwitchLimits {
     aggregators: AGGREGATORS,
     fragment_values: FRAGMENT_VALUES,
-    formats: BodyFormats::FLOAT_AND_FIXED,
+    formats: BodyFormats::ALL,
+    cores: 1,
+    mtu_bytes: 1_500,
 };
 
 impl Hall {
@@ -74,12 +77,20 @@ impl Hall {
     fn empty(workers: u32, seed: u64) -> Hall {
         let config = RegistryConfig {
             server: SERVER,
+            server_cores: 1,
+            mtu_bytes: 9_000,
             switch: None,
             network: Ipv4Addr::new(10, 1, 0, 1),
             secrets: SECRET.into(),
             seed,
             job_memory_bytes: u64::MAX,
-            budgets: JobBudgets { jobs: JOBS_MAX, unattended: JOBS_MAX, ranks: RANKS_MAX },
+            memory_bytes: u64::MAX,
+            budgets: JobBudgets {
+                jobs: JOBS_MAX,
+                unattended: JOBS_MAX,
+                ranks: RANKS_MAX,
+                ..JobBudgets::default()
+            },
         };
         Hall {
             registry: Registry::new(config),
@@ -136,7 +147,17 @@ impl Hall {
     fn join(&self, rank: u32, host: &str) -> Join {
         let process = Process { node: node(rank), life: u64::from(rank) };
         let host = host.to_owned();
-        Join { job: self.job, rank, process, host, switch: None, resume: None, ticket: None }
+        Join {
+            job: self.job,
+            rank,
+            process,
+            host,
+            switch: None,
+            resume: None,
+            ticket: None,
+            threads: 1,
+            mtu_bytes: None,
+        }
     }
 
     /// The ticket of the process that has a rank in [`Hall::join`].

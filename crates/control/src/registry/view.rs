@@ -4,15 +4,16 @@
 //! and for as many callers as ask.
 // spec: E-12
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use thalweg_aggregate::server;
 use thalweg_core::{JobId, NodeId, Span, Time};
 use thalweg_wire::aggregate::SwitchLimits;
 
 use super::Registry;
 use super::cluster::Cluster;
 use super::job::{Attendee, Job};
-use crate::caller::Caller;
+use crate::caller::{Caller, Holder};
 use crate::clock::milliseconds;
 use crate::plane::Counters;
 use crate::settings::Settings;
@@ -39,6 +40,19 @@ impl JobSummary {
     pub fn new(id: JobId, name: impl Into<String>) -> JobSummary {
         JobSummary { id, name: name.into(), ranks: 0, connected: 0, switches_left_out: 0 }
     }
+}
+
+/// All jobs at one moment, and the memory of the data plane that is reserved for them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Listing {
+    /// The jobs.
+    pub jobs: Vec<JobSummary>,
+    /// Bytes that are reserved for the jobs of each holder of credentials.
+    // spec: E-12
+    pub memory_bytes_by_holder: BTreeMap<Holder, u64>,
+    /// Jobs that were refused before the data plane had to.
+    pub refused: server::Refusals,
 }
 
 /// All jobs at one moment.
@@ -70,8 +84,17 @@ struct RankView {
 }
 
 impl Registry {
+    /// The jobs that there are, and their memory.
+    pub fn listing(&self) -> Listing {
+        let mut memory_bytes_by_holder = BTreeMap::new();
+        for job in self.jobs.values().filter(|job| job.memory_bytes > 0) {
+            *memory_bytes_by_holder.entry(job.owner).or_insert(0) += job.memory_bytes;
+        }
+        Listing { jobs: self.summaries(), memory_bytes_by_holder, refused: self.refused_jobs }
+    }
+
     /// The jobs that there are.
-    pub fn summaries(&self) -> Vec<JobSummary> {
+    fn summaries(&self) -> Vec<JobSummary> {
         let connected = |job: &Job| job.ranks.values().filter(|rank| rank.link.is_some()).count();
         let jobs = self.jobs.values().map(|job| JobSummary {
             id: job.id,
@@ -181,6 +204,7 @@ impl View {
             aggregators: limits.aggregators,
             fragment_values: limits.fragment_values.into(),
             formats: limits.formats.bits().into(),
+            cores: limits.cores.into(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use thalweg_aggregate::server::SwitchPath;
 use thalweg_core::{JobId, NodeId, Span, Time};
 use thalweg_wire::aggregate::SwitchLimits;
 use tokio::sync::{mpsc, oneshot};
@@ -12,7 +13,7 @@ use crate::caller::Caller;
 use crate::clock::Clock;
 use crate::message::{Join, ToRank};
 use crate::plane::{DataPlane, Missing};
-use crate::registry::{Action, Ending, JobSummary, LinkId, Refusal, Registry};
+use crate::registry::{Action, Ending, LinkId, Listing, Refusal, Registry};
 
 /// How much may wait for a rank that does not listen before its stream is given up.
 const QUEUE_MESSAGES: usize = 256;
@@ -34,8 +35,10 @@ pub(super) enum Errand {
     Compare { job: JobId },
     /// A switch has answered a probe.
     Answered { switch: NodeId, limits: SwitchLimits },
+    /// A switch has answered a probe of its path.
+    PathAnswered { path: SwitchPath, body_bytes: usize },
     /// Somebody wants to know which jobs there are.
-    List { answer: std::sync::mpsc::Sender<Vec<JobSummary>> },
+    List { answer: std::sync::mpsc::Sender<Listing> },
 }
 
 /// Does what the registry wants done.
@@ -149,6 +152,7 @@ impl Desk {
                 self.plane.missing(job, sequence, Box::new(answer));
             }
             Action::Probe { switch } => self.plane.probe(switch),
+            Action::ProbePath { path, mtu_bytes } => self.plane.probe_path(path, mtu_bytes),
             Action::Note(text) => self.note(text),
             Action::Warn(text) => self.warn(text),
         }

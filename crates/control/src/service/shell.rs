@@ -89,9 +89,12 @@ impl Shell {
             Errand::Answered { switch, limits } => {
                 registry.switch_answered(now, switch, limits);
             }
+            Errand::PathAnswered { path, body_bytes } => {
+                registry.path_answered(now, path, body_bytes);
+            }
             Errand::List { answer } => {
                 // Who no longer waits does not need it.
-                let _ = answer.send(registry.summaries());
+                let _ = answer.send(registry.listing());
             }
         });
     }
@@ -204,9 +207,8 @@ impl Control for Shell {
             .map_err(|error| self.misunderstood(&request.name, error))?;
         let wanted = convert::registration(request).map_err(malformed)?;
         let job = self.desk().tell(|registry, now| registry.register(now, &caller, wanted));
-        let job = job.map_err(|refusal| self.refused(refusal))?.0;
-        let versions = Some(Versions::OWN.to_message());
-        Ok(Response::new(v1::RegisterResponse { job, versions }))
+        let job = job.map_err(|refusal| self.refused(refusal))?;
+        Ok(Response::new(convert::to_registered(job)))
     }
 
     async fn attend(

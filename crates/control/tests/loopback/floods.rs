@@ -84,7 +84,7 @@ fn a_slow_control_channel_fails_no_job() {
     let ranks = pair(stage.service.local_address(), &settings);
     // The function that takes events holds the thread of rank 1 up: it sends no heartbeats meanwhile.
     ranks[1].pause(Duration::from_secs(3));
-    stage.service.reporter().operations_differ(stage.service.jobs()[0].id);
+    stage.service.reporter().operations_differ(stage.service.listing().jobs[0].id);
     ranks[0].assert_undisturbed(Duration::from_millis(3_500));
     ranks[1].assert_undisturbed(Duration::ZERO);
     let access = attend_config(stage.service.local_address(), 1, 0, "a").access;

@@ -28,7 +28,7 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     let ranks = [first, start(1, "a"), start(2, "b"), start(3, "b")];
     let welcome = ranks[3].welcome();
     let job = welcome.ticket.job;
-    let place = |rank, host| Place { node: node(rank), host };
+    let place = |rank, host| Place { node: node(rank), host, threads: 1 };
     assert_eq!(welcome.roster, [place(0, 0), place(1, 0), place(2, 1), place(3, 1)]);
     assert_eq!(welcome.lane_keys[2], Key::derive(&SECRET, JobId(job.0 + 3), 1));
     assert_eq!((ranks[0].answer(None), ranks[2].answer(None)), (1, 1));
@@ -71,7 +71,7 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
 
     let mut summary = JobSummary::new(job, "train");
     (summary.ranks, summary.connected) = (4, 4);
-    assert_eq!(stage.service.jobs(), [summary]);
+    assert_eq!(stage.service.listing().jobs, [summary]);
 
     ranks.into_iter().for_each(|rank| rank.attendance.leave(0).wait());
     assert_eq!(stage.plane.told.lock().unwrap().last(), Some(&Told::Retire(job)));

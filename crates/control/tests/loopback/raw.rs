@@ -54,6 +54,7 @@ pub fn request(name: &str, workers: u32) -> v1::RegisterRequest {
             numeric: Some(v1::Numeric { fixed: None }),
             recovery: v1::Recovery::Selective.into(),
             span_fragments: 4_096,
+            sends_halves: true,
             operation_timeout_ms: 300_000,
             stall_after_ms: 5_000,
             failure_after_ms: 10_000,

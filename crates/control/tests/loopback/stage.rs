@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use thalweg_aggregate::Setup;
+use thalweg_aggregate::server::SwitchPath;
 use thalweg_control::{
     Access, AttendConfig, Attendance, Budgets, ControlEvent, Counters, Credentials, DataPlane,
     FromRank, Missing, MissingAnswer, Reporter, Service, ServiceConfig, ServiceNote, Settings,
@@ -43,8 +44,13 @@ pub struct Plane {
 }
 
 /// Limits that every switch reports.
-pub const LIMITS: SwitchLimits =
-    SwitchLimits { aggregators: 96, fragment_values: 40, formats: BodyFormats::FLOAT_AND_FIXED };
+pub const LIMITS: SwitchLimits = SwitchLimits {
+    aggregators: 96,
+    fragment_values: 40,
+    formats: BodyFormats::FLOAT_AND_FIXED,
+    cores: 1,
+    mtu_bytes: 1_500,
+};
 
 impl DataPlane for Plane {
     fn adopt(&self, setup: Arc<Setup>) {
@@ -66,6 +72,10 @@ impl DataPlane for Plane {
     fn probe(&self, switch: NodeId) {
         let reporter = self.reporter.get().expect("ranks come when the service has started");
         reporter.switch_answered(switch, LIMITS);
+    }
+
+    fn probe_path(&self, _: SwitchPath, _: u16) {
+        panic!("no rank announces an MTU");
     }
 
     fn counters(&self) -> Counters {
@@ -109,6 +119,8 @@ pub fn config() -> ServiceConfig {
     ServiceConfig {
         bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         server: SERVER,
+        server_cores: 1,
+        mtu_bytes: 1_500,
         switch: None,
         network: Ipv4Addr::LOCALHOST,
         secrets: SECRET.into(),
@@ -117,6 +129,7 @@ pub fn config() -> ServiceConfig {
         tls: None,
         seed: 1,
         job_memory_bytes: u64::MAX,
+        memory_bytes: u64::MAX,
         on_note: Box::new(drop),
     }
 }
@@ -139,6 +152,8 @@ pub fn attend_config(address: SocketAddr, workers: u32, rank: u32, host: &str) -
         life: 1_000 + u64::from(rank),
         host: host.into(),
         switch: None,
+        threads: 1,
+        mtu_bytes: None,
         ticket: None,
         settings: Settings::default(),
     }

@@ -140,7 +140,7 @@ fn a_rank_is_not_taken_over_even_with_the_token_of_its_job() {
     assert_eq!(take_over(), Code::AlreadyExists, "it is connected");
     let [first, second] = ranks;
     drop(second);
-    while stage.service.jobs()[0].connected == 2 {
+    while stage.service.listing().jobs[0].connected == 2 {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(take_over(), Code::AlreadyExists, "it may come back");

@@ -7,8 +7,8 @@ use thalweg_control::v1::to_rank::Message as ToRank;
 use thalweg_control::{LANES, PROOF_BYTES, Versions, v1};
 
 use crate::checks::{
-    self, FROM_RANK, HEALTH, LATER, REGISTRATION, REPAIRED, SECRET, SILENCE, STATISTICS, TO_RANK,
-    TOKEN, TOPOLOGY,
+    self, FROM_RANK, HEALTH, LATER, REGISTERED, REGISTRATION, REPAIRED, SECRET, SILENCE,
+    STATISTICS, STATISTICS_REQUEST, TO_RANK, TOKEN, TOPOLOGY,
 };
 use crate::search::{Inputs, Target};
 
@@ -31,6 +31,8 @@ fn inputs() -> Inputs {
     let resume = v1::Ticket { job: 8, proof: vec![7; PROOF_BYTES] };
     let gone = [SILENCE | LATER, 0, 0].to_vec();
     let pair = written(REGISTRATION, &registration(2, None));
+    let inquiry = |flags, job| written(flags | STATISTICS_REQUEST, &v1::StatisticsRequest { job });
+    let inquiries = [inquiry(0, None), inquiry(0, Some(8)), inquiry(REPAIRED, Some(8))].concat();
     let token = |role| {
         let jobs = Pattern::new("resnet-*").expect("a pattern");
         Token { id: 5, role, jobs, ranks_max: 64, expires: 5_000 }.sign(&SECRET).into_bytes()
@@ -41,8 +43,13 @@ fn inputs() -> Inputs {
         ("breaks", [pair.clone(), one.clone(), gone, two.clone(), one.clone()].concat()),
         ("resumes", [register, written(REGISTRATION, &registration(1, Some(resume)))].concat()),
         ("stalls", [life.concat(), from_rank(FromRank::Stalled(stall(Some(7), vec![])))].concat()),
-        ("waits", [pair, one, from_rank(FromRank::Stalled(stall(None, vec![0, 1])))].concat()),
+        (
+            "waits",
+            [pair.clone(), one.clone(), from_rank(FromRank::Stalled(stall(None, vec![0, 1])))]
+                .concat(),
+        ),
         ("fails", [life.concat(), from_rank(FromRank::Failing(failing))].concat()),
+        ("paths", [life.concat(), from_rank(FromRank::Paths(paths()))].concat()),
         ("aborts", [life.concat(), from_rank(FromRank::Aborting(aborting()))].concat()),
         ("operation", [life.concat(), from_rank(FromRank::Operation(operation))].concat()),
         ("welcome", to_rank(ToRank::Welcome(welcome()))),
@@ -52,6 +59,8 @@ fn inputs() -> Inputs {
         ("failed", to_rank(ToRank::Failed(failed()))),
         ("token", framed(TOKEN, &token(Role::Tenant))),
         ("token-operator", framed(TOKEN, &token(Role::Operator))),
+        ("registered", written(REGISTERED, &registered())),
+        ("inquiries", [pair, one, inquiries].concat()),
         ("topology", written(TOPOLOGY, &topology())),
         ("statistics", written(STATISTICS, &statistics())),
         (
@@ -90,6 +99,7 @@ fn registration(workers: u32, resume: Option<v1::Ticket>) -> v1::RegisterRequest
             recovery: 1,
             aggregators: 16_384,
             span_fragments: 4_096,
+            sends_halves: true,
             operation_timeout_ms: 300_000,
             stall_after_ms: 5_000,
             failure_after_ms: 10_000,
@@ -106,6 +116,10 @@ fn registration(workers: u32, resume: Option<v1::Ticket>) -> v1::RegisterRequest
     }
 }
 
+fn registered() -> v1::RegisterResponse {
+    v1::RegisterResponse { job: 8, versions: registration(1, None).versions }
+}
+
 fn join(rank: u32) -> v1::Join {
     v1::Join {
         job: 8,
@@ -119,13 +133,20 @@ fn join(rank: u32) -> v1::Join {
             watermark: Some(64),
             fragment_values: Some(62),
             span_fragments: Some(500),
+            sends_halves: Some(true),
         }),
         ticket: Some(rank_ticket()),
+        threads: 4,
+        mtu_bytes: 9_000,
     }
 }
 
 fn rank_ticket() -> v1::RankTicket {
     v1::RankTicket { job: 8, rank: 1, node: 0x0001_1390, life: 5, proof: vec![3; PROOF_BYTES] }
+}
+
+fn paths() -> v1::Paths {
+    v1::Paths { round: 1, mtu_bytes: 1_500, narrow: Some(9), silent: Some(17) }
 }
 
 fn aborting() -> v1::Aborting {
@@ -136,8 +157,13 @@ fn welcome() -> v1::Welcome {
     v1::Welcome {
         ticket: Some(v1::Ticket { job: 8, proof: vec![7; PROOF_BYTES] }),
         lane_keys: vec![vec![1; 16]; LANES],
-        roster: vec![v1::Place { node: 9, host: 0 }, v1::Place { node: 17, host: 1 }],
+        roster: vec![
+            v1::Place { node: 9, host: 0, threads: 4 },
+            v1::Place { node: 17, host: 1, threads: 1 },
+        ],
         round: 2,
+        has_switch: false,
+        probes_paths: true,
     }
 }
 
@@ -156,6 +182,7 @@ fn adopt() -> v1::Adopt {
             recovery: 2,
             aggregators: 77,
             span_fragments: 500,
+            sends_halves: true,
             overhead_bytes: 99,
             resume_from: 64,
             seals_bodies: true,
@@ -173,6 +200,12 @@ fn reports() -> Vec<u8> {
     [
         to_rank(ToRank::Waiting(v1::Waiting { missing: vec![1, 2] })),
         to_rank(ToRank::Report(v1::Report { round: 3, seat: 1 })),
+        to_rank(ToRank::ProbePaths(v1::ProbePaths {
+            round: 3,
+            mtu_bytes: 9_000,
+            nodes: vec![9, 17],
+        })),
+        to_rank(ToRank::PathMtu(v1::PathMtu { mtu_bytes: 1_500 })),
         to_rank(ToRank::Retire(v1::Retire { round: 3 })),
         to_rank(ToRank::Diagnosis(diagnosis)),
         to_rank(ToRank::Left(v1::Left { rank: 1, operations: 9 })),
@@ -212,6 +245,7 @@ fn topology() -> v1::TopologyResponse {
         aggregators: 9,
         fragment_values: 9,
         formats: 3,
+        cores: 4,
     };
     v1::TopologyResponse {
         servers: vec![address()],

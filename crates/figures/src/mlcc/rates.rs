@@ -132,7 +132,7 @@ impl Tracer for Counted {
         let Some(prefix) = peek(packet.header).ok().filter(|_| link == Some(UPLINK)) else {
             return;
         };
-        if prefix.kind != Kind::FlowData {
+        if prefix.kind() != Kind::FlowData {
             return;
         }
         let is_second = prefix.job == JobId::default() || packet.meta.dst.0 != 1;

@@ -44,7 +44,7 @@ impl Counted {
 
 impl Tracer for Counted {
     fn on(&mut self, _: Time, _: Option<LinkId>, incident: Incident, packet: Packet<'_>) {
-        let is_data = || peek(packet.header).is_ok_and(|prefix| prefix.kind == Kind::DeliverData);
+        let is_data = || peek(packet.header).is_ok_and(|prefix| prefix.kind() == Kind::DeliverData);
         if matches!(incident, Incident::Dropped(_)) && is_data() {
             let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             counted.0 += 1;

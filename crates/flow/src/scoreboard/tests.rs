@@ -21,12 +21,14 @@ struct Model {
     resend: Vec<u32>,
     transmissions: u64,
     answered: Option<u64>,
+    /// First transmission after the last probe.
+    probe: Option<u64>,
 }
 
 impl Model {
     fn new() -> Model {
         let states = vec![State::Unsent; PACKETS as usize];
-        Model { states, resend: Vec::new(), transmissions: 0, answered: None }
+        Model { states, resend: Vec::new(), transmissions: 0, answered: None, probe: None }
     }
 
     fn count(&self, wanted: impl Fn(&State) -> bool) -> u32 {
@@ -53,7 +55,7 @@ impl Model {
 
     fn answer(&mut self, answer: &Answer) -> Change {
         let before = self.count(|&state| state == State::Arrived);
-        self.arrive(answer.index);
+        (answer.index - answer.run..=answer.index).for_each(|index| self.arrive(index));
         (0..answer.cumulative).for_each(|index| self.arrive(index));
         for bit in (0..64).filter(|bit| answer.sack >> bit & 1 == 1) {
             self.arrive(answer.cumulative + 1 + bit);
@@ -70,10 +72,26 @@ impl Model {
 
     fn lose(&mut self) -> Option<u64> {
         let answered = self.answered?;
+        self.give_up(|transmission| transmission + REORDERING <= answered)
+    }
+
+    /// Gives up the oldest transmission in flight.
+    fn probe(&mut self) {
+        let mut numbers = Vec::new();
+        self.give_up(|transmission| {
+            numbers.push(transmission);
+            false
+        });
+        let oldest = numbers.into_iter().min();
+        self.probe = oldest.map(|_| self.transmissions).or(self.probe);
+        self.give_up(|transmission| Some(transmission) == oldest);
+    }
+
+    fn give_up(&mut self, mut is_lost: impl FnMut(u64) -> bool) -> Option<u64> {
         let mut given_up: Vec<(u64, u32)> = Vec::new();
         for (index, state) in (0..).zip(&mut self.states) {
             if let State::OnTheWay { transmission } = *state
-                && transmission + REORDERING <= answered
+                && is_lost(transmission)
             {
                 *state = State::Lost;
                 given_up.push((transmission, index));
@@ -85,6 +103,7 @@ impl Model {
     }
 
     fn time_out(&mut self) {
+        self.probe = None;
         self.resend.clear();
         for (index, state) in (0..).zip(&mut self.states) {
             if matches!(state, State::OnTheWay { .. } | State::Lost) {
@@ -113,7 +132,10 @@ impl Far {
         let (transmission, index) = self.flying.remove(pick % self.flying.len());
         self.arrivals.insert(index);
         let (cumulative, sack) = (self.arrivals.cumulative(), self.arrivals.sack());
-        self.answers.push(Answer { index, transmission, cumulative, sack });
+        // A receiver that answers batches: some of the packets right before it that have come.
+        let has_come = |before: &u32| self.arrivals.contains(index - before);
+        let run = (1..=index).take(pick % 90).take_while(has_come).count() as u32;
+        self.answers.push(Answer { index, transmission, cumulative, sack, run });
     }
 }
 
@@ -125,6 +147,8 @@ enum Step {
     Answer(usize),
     LoseAnswer(usize),
     TimeOut,
+    Probe,
+    AnswerAfterProbe(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -137,6 +161,8 @@ fn step() -> impl Strategy<Value = Step> {
         30 => pick().prop_map(Step::Answer),
         6 => pick().prop_map(Step::LoseAnswer),
         1 => Just(Step::TimeOut),
+        2 => Just(Step::Probe),
+        3 => (0..20u64).prop_map(Step::AnswerAfterProbe),
     ]
 }
 
@@ -163,6 +189,16 @@ fn take(board: &mut Scoreboard, model: &mut Model, far: &mut Far, step: Step) {
         }
         Step::LoseAnswer(pick) if !far.answers.is_empty() => {
             far.answers.remove(pick % far.answers.len());
+        }
+        Step::Probe => {
+            board.on_probe();
+            model.probe();
+        }
+        Step::AnswerAfterProbe(before_last) => {
+            let answered = board.next_transmission().saturating_sub(before_last);
+            let probe = model.probe.take().filter(|probe| answered >= *probe);
+            assert_eq!(board.on_probe_answered(answered), probe.map(|probe| probe - 1));
+            model.give_up(|transmission| probe.is_some_and(|probe| transmission < probe));
         }
         Step::TimeOut => {
             board.on_timeout();
@@ -202,7 +238,7 @@ proptest! {
         index in 0..40u32, transmission in 0..40u64, cumulative in 0..40u32, sack in any::<u64>()
     ) {
         let mut board = sent(20);
-        let answer = Answer { index, transmission, cumulative, sack };
+        let answer = Answer { index, transmission, cumulative, sack, run: index };
         let says = cumulative.max(index + 1) as u64;
         let says = if sack == 0 { says } else { says.max(u64::from(cumulative) + 65 - u64::from(sack.leading_zeros())) };
         // Packet i went out as transmission i.
@@ -225,7 +261,7 @@ fn sent(packets: u32) -> Scoreboard {
 }
 
 fn answer(index: u32, transmission: u64, cumulative: u32) -> Answer {
-    Answer { index, transmission, cumulative, sack: 0 }
+    Answer { index, transmission, cumulative, sack: 0, run: 0 }
 }
 
 #[test]
@@ -280,7 +316,7 @@ fn verdict(
     cumulative: u32,
     resend: bool,
 ) -> Change {
-    let answer = Answer { index: arrived, transmission, cumulative, sack: 0 };
+    let answer = Answer { index: arrived, transmission, cumulative, sack: 0, run: 0 };
     board.on_verdict(&answer, resend).expect("it was sent")
 }
 
@@ -371,4 +407,23 @@ fn a_resend_of_what_was_not_lost_is_noticed_at_once() {
     let mut board = all_lost();
     board.lost.remove(3);
     board.on_sent(3);
+}
+
+// spec: F-06 machine
+#[test]
+fn a_run_far_behind_the_first_gap_has_arrived() {
+    let mut board = sent(100);
+    // Packet 3 is lost. Bits reach to packet 67; the answer is to packets 80 to 90.
+    let answer = Answer { run: 10, ..answer(90, 90, 3) };
+    let change = board.on_answer(&answer).expect("it is about packets that were sent");
+    assert_eq!(change.arrived, 3 + 11);
+    let lost: Vec<u32> = std::iter::from_fn(|| {
+        let index = board.choose(SPAN).filter(|&index| index < 100)?;
+        board.on_sent(index);
+        Some(index)
+    })
+    .collect();
+    let expected: Vec<u32> = (3..80).collect();
+    assert_eq!(lost, expected, "those before the run, at least {REORDERING} before the last");
+    board.check();
 }

@@ -2,7 +2,8 @@
 
 use thalweg_core::{Bytes, Dscp, Ecn, Machine, NodeId, Rate, Span, Tag, Tagger, Time};
 use thalweg_flow::{
-    Config, Endpoint, Event, FlowId, FlowTagger, Message, Payload, Received, Sent, StartError,
+    Config, Endpoint, Event, FlowId, FlowTagger, Message, MessageOrder, Payload, Received, Sent,
+    StartError,
 };
 
 use crate::network::{Network, Read, TestOutbox, controls, random_bytes};
@@ -253,4 +254,27 @@ fn a_message_with_too_many_packets_is_refused() {
     assert_eq!(error, Err(StartError::TooLong(too_long)));
     assert_eq!(endpoint.outgoing(), 0);
     assert!(endpoint.start(Time::ZERO, message(Bytes::new((1 << 28) * 1_460))).is_ok());
+}
+
+#[test]
+fn messages_end_one_after_another_where_they_leave_in_order() {
+    let finished = |order| -> Vec<Span> {
+        let config = Config { order, initial_window_packets: 200, ..Config::default() };
+        let mut network = Network::new(2, &config, 0);
+        for _ in 0..4 {
+            network.start(0, 1, length(1_460 * 100));
+        }
+        network.run(Time::ZERO + Span::from_s(1));
+        sent(&network.events).iter().map(|end| end.finished.since(end.started)).collect()
+    };
+    let (in_turn, in_order) = (finished(MessageOrder::InTurn), finished(MessageOrder::Started));
+    // 100 packets of 1.2 µs, a round trip of 10 µs, and an acknowledgement.
+    let message = Span::from_us(120);
+    let round_trip = Span::from_us(11);
+    assert!(in_turn[0] > message * 3, "all of them end at the end");
+    for (place, end) in (1..).zip(&in_order) {
+        let left = message * place;
+        assert!((left..left + round_trip).contains(end), "message {place} ended after {end}");
+    }
+    assert_eq!(in_turn[3], in_order[3], "the last one ends at the same time");
 }

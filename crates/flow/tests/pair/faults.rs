@@ -2,7 +2,8 @@
 
 use thalweg_core::{Bytes, Check, HEADER_BYTES, JobId, Machine, Meta, NodeId, Rng, Span, Time};
 use thalweg_flow::{
-    Config, Endpoint, Event, FlowId, FlowTagger, Message, MessageConfig, Payload, Sent,
+    Config, Endpoint, Event, FlowId, FlowTagger, Message, MessageConfig, MessageOrder, Payload,
+    Sent,
 };
 use thalweg_transport::control::NewReno;
 use thalweg_transport::{Control, Credentials};
@@ -34,6 +35,8 @@ pub fn random_config(rng: &mut Rng) -> Config {
         initial_rto: Span::from_us(200),
         max_rto: Span::from_ms(5),
         reordering_packets: 1 + rng.below(8) as u32,
+        probes_first: rng.chance(0.5),
+        order: if rng.chance(0.5) { MessageOrder::InTurn } else { MessageOrder::Started },
         ..Config::default()
     };
     let messages = MessageConfig {
@@ -44,6 +47,8 @@ pub fn random_config(rng: &mut Rng) -> Config {
             epoch: rng.below(9) as u32,
             key: keyed.then_some(Key([7; 16])),
         },
+        ack_batch_packets: if rng.chance(0.5) { 1 } else { 2 + rng.below(64) as u32 },
+        ack_delay: Span::from_us(1 + rng.below(40)),
         ..MessageConfig::default()
     };
     Config { messages, ..config }
@@ -318,6 +323,7 @@ fn ack_of(flow: FlowId, index: u32) -> Ack {
         congested: false,
         resend: false,
         class: 0,
+        run: 0,
     }
 }
 

@@ -46,6 +46,7 @@ fn odd_data(rng: &mut Rng) -> Data {
         transmission: odd_number(rng) as u32,
         segment_bytes: odd_number(rng) as u32,
         priority: rng.bits() as u8,
+        wants_ack: rng.chance(0.5),
     }
 }
 
@@ -62,6 +63,7 @@ fn odd_ack(rng: &mut Rng) -> Ack {
         congested: rng.chance(0.5),
         resend: rng.chance(0.5),
         class: rng.below(8) as u8,
+        run: odd_number(rng) as u16,
     }
 }
 
@@ -187,6 +189,7 @@ fn plain_data(flow: u64, message_bytes: u64, index: u32) -> Data {
         transmission: index,
         segment_bytes: 1_000,
         priority: 7,
+        wants_ack: false,
     }
 }
 

@@ -193,6 +193,29 @@ fn what_is_refused_for_good_is_dropped_and_said() {
     assert_eq!(stats.last_refusal, Some(io::ErrorKind::PermissionDenied));
 }
 
+/// The kernel refuses the batch, and then each of its packets: all are counted, and those behind them are sent.
+// spec: F-01 machine
+#[test]
+fn packets_that_exceed_the_mtu_of_the_interface_are_counted_once() {
+    let packets: Vec<_> = (0..6).map(|i| (to(i / 3, 0), lent(100 * i as usize, 100))).collect();
+    let mut kernel = Kernel::new(&[Err(libc::EMSGSIZE); 4]);
+    let mut queue = queue_of(&packets);
+    let stats = flush(&mut queue, &mut kernel, 0);
+    assert_eq!((stats.dropped_oversize, stats.sent_packets), (3, 3));
+    assert_eq!((stats.lost_sends(), stats.dropped_refused, stats.last_refusal), (3, 0, None));
+    assert_eq!(kernel.batches, [3]);
+    assert!(queue.is_empty() && !queue.is_deferred());
+}
+
+// spec: F-01 machine
+#[test]
+fn batches_of_jumbo_packets_fit_a_send() {
+    let packets: Vec<_> = (0..11).map(|i| (to(1, 0), lent(8_960 * i, 8_960))).collect();
+    let mut kernel = Kernel::new(&[]);
+    flush(&mut queue_of(&packets), &mut kernel, 0);
+    assert_eq!(kernel.batches, [7, 4]);
+}
+
 #[test]
 fn a_packet_added_to_a_half_sent_batch_is_sent() {
     let mut queue = queue_of(&[(to(1, 0), lent(0, 100)), (to(1, 0), lent(100, 100))]);

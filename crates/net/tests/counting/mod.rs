@@ -31,6 +31,13 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    // Memory that is zero already stays untouched, as it does without this allocator.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as i64);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(0, -(layout.size() as i64));
         // SAFETY: the caller's promise is passed on.

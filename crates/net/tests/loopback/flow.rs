@@ -187,6 +187,38 @@ fn loss_duplication_and_reordering_change_nothing() {
     }
 }
 
+fn batched() -> Config {
+    let mut config = Config::default();
+    config.messages.ack_batch_packets = 32;
+    config
+}
+
+// spec: F-06 sockets
+#[test]
+fn one_acknowledgement_answers_a_batch() {
+    for offload in [Offload::Kernel, Offload::Plain] {
+        let sizes = [8 << 20, 1_000_003];
+        let Some(mut talk) = Conversation::new(offload, &batched(), &sizes) else { continue };
+        talk.run();
+        // Every message is sent as bytes and as a length.
+        let packets: u64 = sizes.iter().map(|size: &usize| size.div_ceil(1_460) as u64 * 2).sum();
+        let sent: u64 = talk.ends.iter().map(|end| end.stats().lent_packets).sum();
+        let resent: u64 = talk.ends.iter().map(|end| end.machine().retransmissions()).sum();
+        let answers = sent - 2 * packets - resent;
+        assert!(answers * 2 < 2 * packets, "{answers} answers to {} packets", 2 * packets);
+    }
+}
+
+// spec: F-06 sockets
+#[test]
+fn batches_survive_loss_duplication_and_reordering() {
+    let config = batched();
+    let Some(mut talk) = Conversation::through_the_middle(Offload::Kernel, &config, &SIZES) else {
+        return;
+    };
+    talk.run();
+}
+
 #[test]
 fn without_the_key_nobody_takes_part() {
     let sealed_with = |key| {
@@ -230,7 +262,7 @@ fn segments_over_the_drivers_limit_are_an_error_and_not_a_silence() {
     let mut sender = driver(0, from, &peers, open(&config));
     start(&mut sender, RIGHT, Payload::Length(Bytes::new(20_000)));
     let error = sender.turn(|event| panic!("{event:?}")).expect_err("it cannot send");
-    assert!(matches!(error, DriverError::Oversize { bytes: 9_064, limit: 8_256 }), "{error}");
+    assert!(matches!(error, DriverError::Oversize { bytes: 9_064, limit: 8_960 }), "{error}");
     assert!(error.to_string().contains("max_packet_bytes"), "{error}");
 }
 

@@ -5,6 +5,7 @@ mod flow;
 mod hostile;
 mod intact;
 mod machines;
+mod mtu;
 mod paths;
 mod pressure;
 mod run;

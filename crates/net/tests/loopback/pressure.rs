@@ -44,13 +44,13 @@ fn a_packet_over_the_limit_is_refused_and_said() {
     let asking = Lending(|outbox: &mut dyn Outbox| {
         assert!(outbox.room() > 0);
         assert!(outbox.lend(BodySize::Bytes(u32::MAX), Purpose::Data).is_none());
-        assert!(outbox.lend(BodySize::Bytes(8_193), Purpose::Data).is_none());
+        assert!(outbox.lend(BodySize::Bytes(8_897), Purpose::Data).is_none());
     });
     let mut sender = driver(0, from, &peers, asking);
     let error = sender.turn(|()| {}).expect_err("the first of them is told");
     let expected = (1 << 32) - 1 + 64;
     assert!(
-        matches!(error, DriverError::Oversize { bytes, limit: 8_256 } if bytes == expected),
+        matches!(error, DriverError::Oversize { bytes, limit: 8_960 } if bytes == expected),
         "{error}"
     );
     assert_eq!(sender.stats().lent_packets, 0);

@@ -313,6 +313,7 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
             segment_bytes: table.segment_bytes.unwrap_or(messages.segment_bytes),
             overhead_bytes: table.overhead_bytes.unwrap_or(messages.overhead_bytes),
             ack_wire_bytes: table.ack_bytes.unwrap_or(messages.ack_wire_bytes),
+            ack_batch_packets: table.ack_batch_packets.unwrap_or(messages.ack_batch_packets),
             ..messages
         },
         initial_window_packets: table
@@ -352,6 +353,7 @@ fn transport_mistake(error: ConfigError) -> Mistake {
             MessageConfigError::Zero(name) | MessageConfigError::TooManyPackets { name, .. } => {
                 as_key(name)
             }
+            MessageConfigError::AckBatch(_) => as_key("ack_batch_packets"),
             MessageConfigError::FirstMessage(_) => as_key("first_message"),
             MessageConfigError::PacketTooLarge => "segment-bytes".to_owned(),
         },

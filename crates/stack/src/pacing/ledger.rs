@@ -121,7 +121,7 @@ impl<M: Machine> Machine for Ledger<M> {
         let is_training = packet.meta.dscp.class() == TrafficClass::Training;
         if is_training
             && let Ok(prefix) = peek(packet.header)
-            && prefix.kind == Kind::PaceAsk
+            && prefix.kind() == Kind::PaceAsk
         {
             self.note(now, prefix, packet);
         }

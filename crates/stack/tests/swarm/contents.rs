@@ -1,17 +1,31 @@
 //! What workers contribute, and what the sum has to be.
 
 use thalweg_aggregate::{Numeric, Reliability};
-use thalweg_core::Rng;
-use thalweg_values::{Coverage, Fixed, Part};
+use thalweg_core::{Element, Rng};
+use thalweg_values::{Coverage, Fixed, Half, Part, Tensor};
 
-use crate::plan::{Contents, JobPlan};
+use crate::plan::{Contents, JobPlan, Way};
 
 /// The tensor of one worker for one operation. Always the same one, as if computed again.
-pub fn tensor(seed: u64, job: usize, plan: &JobPlan, rank: usize, operation: usize) -> Vec<f32> {
+pub fn tensor(seed: u64, job: usize, plan: &JobPlan, rank: usize, operation: usize) -> Tensor {
     let label = format!("tensor {job} {operation}");
     let mut draw = Rng::new(seed).substream(&label, rank as u64);
     let values = plan.values(rank, operation);
-    (0..values).map(|_| plan.contents.value(&mut draw)).collect()
+    let wide: Vec<f32> = (0..values).map(|_| plan.contents.value(&mut draw)).collect();
+    let mut tensor = match plan.elements[operation] {
+        Element::F16 => Tensor::F16(vec![Default::default(); values as usize].into()),
+        Element::Bf16 => Tensor::Bf16(vec![Default::default(); values as usize].into()),
+        _ => return wide.into(),
+    };
+    tensor.slice_mut(0..values).round(&wide);
+    tensor
+}
+
+/// The values of a tensor in single precision.
+pub fn widened(tensor: &Tensor) -> Vec<f32> {
+    let mut wide = vec![0.0; tensor.len() as usize];
+    tensor.slice(0..tensor.len()).widen(&mut wide);
+    wide
 }
 
 impl Contents {
@@ -37,10 +51,41 @@ pub struct Oracle {
     numeric: Numeric,
     contents: Contents,
     fragment_values: usize,
+    /// Roundings of a contribution, with the cost of each. None where values have 32 bits.
+    rounding: Option<Rounding>,
     servers: u32,
     reliability: Reliability,
     /// What each worker got that still lives.
     held: Vec<Option<Held>>,
+}
+
+/// Cost of rounding to 16 bits.
+#[derive(Clone, Copy)]
+struct Rounding {
+    /// Most roundings that a contribution meets: one at each level, and one at the server.
+    count: f64,
+    /// The largest relative error of one.
+    unit: f64,
+    /// The largest error of one where values are subnormal.
+    least: f64,
+}
+
+impl Rounding {
+    fn of(plan: &JobPlan, operation: usize) -> Option<Rounding> {
+        let half = Half::of(plan.elements[operation])?;
+        let levels = match plan.way {
+            Way::Rack => 1,
+            Way::TwoLevels => 2,
+            Way::ThreeLevels => 3,
+            _ => 0,
+        };
+        let levels = if plan.is_narrow(operation) { levels } else { 0 };
+        let (unit, least) = match half {
+            Half::F16 => (2_f64.powi(-11), 2_f64.powi(-25)),
+            Half::Bf16 => (2_f64.powi(-8), 2_f64.powi(-134)),
+        };
+        Some(Rounding { count: f64::from(levels + 1), unit, least })
+    }
 }
 
 struct Held {
@@ -55,12 +100,13 @@ impl Oracle {
     pub fn new(seed: u64, job: usize, plan: &JobPlan, operation: usize) -> Oracle {
         let ranks = 0..plan.workers.len();
         Oracle {
-            tensors: ranks.map(|rank| tensor(seed, job, plan, rank, operation)).collect(),
+            tensors: ranks.map(|rank| widened(&tensor(seed, job, plan, rank, operation))).collect(),
             values: plan.operations[operation] as usize,
             differs: plan.difference.is_some_and(|it| it.operation == operation),
             numeric: plan.numeric,
             contents: plan.contents,
-            fragment_values: usize::from(plan.fragment_values),
+            fragment_values: plan.fragment_values(operation) as usize,
+            rounding: Rounding::of(plan, operation),
             servers: plan.servers.len() as u32,
             reliability: plan.reliabilities[operation],
             held: plan.workers.iter().map(|_| None).collect(),
@@ -148,7 +194,9 @@ impl Oracle {
             let right = if exact.is_nan() { value.is_nan() } else { f64::from(value) == exact };
             return if right { Ok(()) } else { Err(format!("value {at} is {value}, not {exact}")) };
         }
-        if let (Numeric::Fixed { scale, .. }, Contents::Small) = (self.numeric, self.contents) {
+        if let (Numeric::Fixed { scale, .. }, Contents::Small, None) =
+            (self.numeric, self.contents, self.rounding)
+        {
             let expected = fixed_sum(scale.value(), parts());
             if expected.to_bits() == value.to_bits() {
                 return Ok(());
@@ -156,7 +204,12 @@ impl Oracle {
             return Err(format!("value {at} is {value}, exactly it is {expected}"));
         }
         let magnitude: f64 = parts().map(|part| f64::from(part.abs())).sum();
-        let allowed = magnitude * self.tensors.len() as f64 * f64::from(f32::EPSILON) + self.step();
+        // spec: F-02 simulator
+        let rounded = self.rounding.map_or(0.0, |Rounding { count, unit, least }| {
+            count * unit * magnitude + 2.0 * self.tensors.len() as f64 * least
+        });
+        let wide = magnitude * self.tensors.len() as f64 * f64::from(f32::EPSILON);
+        let allowed = wide + rounded + self.step();
         if (f64::from(value) - exact).abs() <= allowed {
             return Ok(());
         }

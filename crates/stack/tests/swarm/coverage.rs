@@ -46,6 +46,7 @@ coverage!(
     unknown_groups,
     unknown_server,
     results_copied,
+    results_repeated,
     completed_at_servers,
     replaced,
     overlaps,
@@ -55,6 +56,7 @@ coverage!(
     repeats,
     rescaled,
     parameters_again,
+    parameters_awaited,
     requests_by_servers,
     notices,
     resent,
@@ -92,6 +94,7 @@ impl Coverage {
         self.unknown_groups += stats.unknown_groups;
         self.unknown_server += stats.unknown_server;
         self.results_copied += stats.results_copied;
+        self.results_repeated += stats.results_repeated;
     }
 
     pub fn add_host(&mut self, host: &TrainingHost, jobs: impl Iterator<Item = JobId>) {
@@ -106,6 +109,7 @@ impl Coverage {
             self.repeats += stats.repeats;
             self.rescaled += stats.rescaled;
             self.parameters_again += stats.parameters_again;
+            self.parameters_awaited += stats.parameters_awaited;
             self.requests_by_servers += stats.requests;
             self.notices += stats.notices;
         }

@@ -163,15 +163,16 @@ impl<'a> Swarm<'a> {
             aggregators: self.plan.aggregators,
             span_fragments: plan.span_fragments,
             seals_bodies: self.plan.seals_bodies,
+            widens_halves: plan.widens_halves,
             ..JobParameters::default()
         };
         let (workers, servers) = (plan.workers.len() as u32, plan.servers.clone());
         let spec = JobSpec { workers, servers, parameters };
         let id = self.registrar.register(spec).expect("jobs that are drawn can be registered");
-        let fragments = |values: &u64| values.div_ceil(u64::from(plan.fragment_values));
         let mut firsts = vec![0];
-        for operation in &plan.operations {
-            firsts.push(firsts[firsts.len() - 1] + fragments(operation));
+        for (operation, values) in plan.operations.iter().enumerate() {
+            let fragments = values.div_ceil(plan.fragment_values(operation));
+            firsts.push(firsts[firsts.len() - 1] + fragments);
         }
         let operations = 0..plan.operations.len();
         let oracle = |operation| Oracle::new(self.plan.seed, job, plan, operation);
@@ -383,7 +384,7 @@ impl<'a> Swarm<'a> {
             let fingerprint = Some(plan.fingerprint(rank, at));
             let options = Manner { fingerprint, ..plan.reliabilities[at].into() };
             let worker = host.worker_mut(id).expect("it has entered");
-            let operation = worker.submit_with(now, Tensor::from(values), options);
+            let operation = worker.submit_with(now, values, options);
             assert_eq!(operation, Operation(seat.submitted as u64));
             seat.submitted += 1;
             if !plan.all_at_once {
@@ -449,8 +450,8 @@ impl<'a> Swarm<'a> {
         let rank = plan.workers.iter().position(|&worker| worker == node).expect("its worker");
         let state = &mut self.jobs[index];
         state.seats[rank].finished += 1;
-        let sum = tensor.values().expect("values were handed over");
-        let checked = state.oracles[operation.0 as usize].check(rank, sum, coverage);
+        let wide = contents::widened(tensor);
+        let checked = state.oracles[operation.0 as usize].check(rank, &wide, coverage);
         if let Err(problem) = checked {
             let place = format!("job {index} rank {rank} operation {}", operation.0);
             self.failure.get_or_insert(format!("{place}: {problem}"));

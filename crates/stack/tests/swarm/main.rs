@@ -52,6 +52,12 @@ fn run(seed: u64) -> Result<Coverage, String> {
         coverage.add_switch(program.stats());
     }
     for host in (0..plan.hosts()).map(NodeId) {
+        // Workers have paid for every result that they ask for, whatever gets lost.
+        let server = fabric.machine(host).server();
+        let withheld = server.map_or(0, |server| server.stats().withheld);
+        if withheld > 0 {
+            return Err(format!("the server at {host:?} has withheld {withheld} results"));
+        }
         coverage.add_host(fabric.machine(host), swarm.jobs());
     }
     Ok(coverage)

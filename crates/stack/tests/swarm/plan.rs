@@ -40,6 +40,10 @@ pub struct JobPlan {
     pub operations: Vec<u64>,
     /// How reliable each operation is.
     pub reliabilities: Vec<Reliability>,
+    /// Type of the values of each operation.
+    pub elements: Vec<Element>,
+    /// Values of 16 bits travel in single precision.
+    pub widens_halves: bool,
     /// A worker that is late with an operation.
     pub stall: Option<Stall>,
     /// A worker that calls another operation than the others.
@@ -137,7 +141,23 @@ impl Plan {
         plan.loosen(&mut rng.stream("bounded"));
         plan.outages = plan.draw_outages(&mut rng.stream("outages"));
         plan.draw_difference(&mut rng.stream("difference"));
+        plan.draw_elements(&mut rng.stream("elements"));
         plan
+    }
+
+    /// In half of the jobs some operations have values of 16 bits.
+    // spec: F-02 simulator
+    fn draw_elements(&mut self, draw: &mut Rng) {
+        for job in &mut self.jobs {
+            if draw.chance(0.5) {
+                continue;
+            }
+            job.widens_halves = draw.chance(0.2);
+            for element in &mut job.elements {
+                *element = [Element::F32, Element::F16, Element::Bf16, Element::Bf16]
+                    [draw.below(4) as usize];
+            }
+        }
     }
 
     /// In some runs a worker of a job calls another operation than the others: more or fewer values, or a mean.
@@ -286,13 +306,24 @@ impl JobPlan {
     /// The operation as a worker calls it.
     pub fn fingerprint(&self, rank: usize, operation: usize) -> Fingerprint {
         let differs = |it: &Difference| it.rank == rank && it.operation == operation;
-        let sum = |values| Fingerprint::of_sum(Element::F32, values);
+        let sum = |values| Fingerprint::of_sum(self.elements[operation], values);
         match self.difference.filter(differs) {
             Some(Difference { values, reduction, .. }) => {
                 Fingerprint { reduction: Some(reduction), ..sum(values) }
             }
             None => sum(self.operations[operation]),
         }
+    }
+
+    /// Returns whether the values of an operation travel as 16 bits.
+    pub fn is_narrow(&self, operation: usize) -> bool {
+        let is_sent = self.numeric == Numeric::Float && !self.widens_halves;
+        is_sent && self.elements[operation] != Element::F32
+    }
+
+    /// Number of values of a fragment of an operation.
+    pub fn fragment_values(&self, operation: usize) -> u64 {
+        u64::from(self.fragment_values) * if self.is_narrow(operation) { 2 } else { 1 }
     }
 
     /// Number of values that a worker calls an operation with.
@@ -320,6 +351,8 @@ impl JobPlan {
             way: [Way::TwoLevels, Way::TwoLevels, Way::ThreeLevels, Way::Rack, Way::Straight]
                 [draw.below(5) as usize],
             reliabilities: vec![Reliability::Exact; operations.len()],
+            elements: vec![Element::F32; operations.len()],
+            widens_halves: false,
             stall: None,
             difference: None,
             operations,

@@ -12,8 +12,11 @@ use crate::error::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MemoryBudget {
-    /// Most bytes of one job. Default 256 MiB: ten times what a job with default settings takes.
+    /// Most bytes of one job. Default 256 MiB: nine times what a job with default settings takes.
     pub of_job_bytes: u64,
+    /// Most bytes of the jobs of one token, or of one address where tokens are shared or not needed. Default a quarter of
+    /// [`total_bytes`](MemoryBudget::total_bytes): the jobs of one tenant leave the others enough.
+    pub of_token_bytes: Option<u64>,
     /// Most bytes of all jobs together. Default a quarter of the memory that the machine, or the control group of the
     /// process, has, and at least 1 GiB.
     pub total_bytes: u64,
@@ -25,25 +28,45 @@ const OF_JOB_BYTES: u64 = 256 << 20;
 /// The least default of all jobs.
 const TOTAL_LEAST_BYTES: u64 = 1 << 30;
 
+/// The default of one token is the total, divided by this.
+const TOKENS: u64 = 4;
+
 /// The least budget: a job of two ranks with the smallest window takes less.
 const LEAST_BYTES: u64 = 1 << 20;
 
 impl Default for MemoryBudget {
     fn default() -> MemoryBudget {
         let quarter = available_bytes().unwrap_or(0) / 4;
-        MemoryBudget { of_job_bytes: OF_JOB_BYTES, total_bytes: quarter.max(TOTAL_LEAST_BYTES) }
+        MemoryBudget {
+            of_job_bytes: OF_JOB_BYTES,
+            of_token_bytes: None,
+            total_bytes: quarter.max(TOTAL_LEAST_BYTES),
+        }
     }
 }
 
 impl MemoryBudget {
     /// Most bytes of one job that is alone.
     pub(crate) fn job_bytes(self) -> u64 {
-        self.of_job_bytes.min(self.total_bytes)
+        self.of_job_bytes.min(self.token_bytes())
+    }
+
+    /// Most bytes of the jobs of one token.
+    pub fn token_bytes(self) -> u64 {
+        // A small server still has room for a job.
+        let share = (self.total_bytes / TOKENS).max(LEAST_BYTES);
+        self.of_token_bytes.unwrap_or(share).min(self.total_bytes)
     }
 
     /// Refuses budgets that no job fits.
     pub(crate) fn check(self) -> Result<(), Error> {
-        for (name, bytes) in [("job-memory", self.of_job_bytes), ("memory", self.total_bytes)] {
+        let token = self.of_token_bytes.unwrap_or(LEAST_BYTES);
+        let budgets = [
+            ("job-memory", self.of_job_bytes),
+            ("token-memory", token),
+            ("memory", self.total_bytes),
+        ];
+        for (name, bytes) in budgets {
             if bytes < LEAST_BYTES {
                 let text = format!("{name} is {bytes} bytes, and no job fits: give at least 1MiB");
                 return Err(Error::config(text));
@@ -87,9 +110,17 @@ mod tests {
         assert!(budget.check().is_ok());
         assert_eq!(budget.job_bytes(), 256 << 20);
         assert!(budget.total_bytes >= 1 << 30);
+        assert_eq!(budget.token_bytes(), budget.total_bytes / 4);
         let small = MemoryBudget { total_bytes: 64 << 20, ..budget };
-        assert_eq!(small.job_bytes(), 64 << 20, "a job cannot take more than there is");
+        assert_eq!((small.token_bytes(), small.job_bytes()), (16 << 20, 16 << 20));
+        let alone = MemoryBudget { of_token_bytes: Some(1 << 40), ..small };
+        assert_eq!(alone.token_bytes(), 64 << 20, "nobody can take more than there is");
+        assert_eq!(alone.job_bytes(), 64 << 20);
+        let tiny = MemoryBudget { total_bytes: LEAST_BYTES, ..budget };
+        assert_eq!(tiny.token_bytes(), LEAST_BYTES);
         let none = MemoryBudget { of_job_bytes: 1_000, ..budget };
         assert!(none.check().unwrap_err().to_string().contains("job-memory is 1000 bytes"));
+        let none = MemoryBudget { of_token_bytes: Some(1_000), ..budget };
+        assert!(none.check().unwrap_err().to_string().contains("token-memory is 1000 bytes"));
     }
 }

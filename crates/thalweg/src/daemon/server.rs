@@ -1,23 +1,27 @@
 //! A server: completes sums, and knows who is in which job.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use thalweg_aggregate::server::SwitchPath;
 use thalweg_aggregate::{Server, Setup, server};
 use thalweg_control::{
-    Budgets, Counters, Credentials, DataPlane, JobSummary, Missing, MissingAnswer, Reporter,
-    Service, ServiceConfig, ServiceError, ServiceNote, TlsFiles, random,
+    Budgets, Counters, Credentials, DataPlane, JobBudgets, JobSummary, Listing, Missing,
+    MissingAnswer, Reporter, Service, ServiceConfig, ServiceError, ServiceNote, TlsFiles, random,
 };
-use thalweg_core::{JobId, NodeId, Time};
-use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait};
+use thalweg_core::{JobId, NodeId, Time, body_bytes_of_mtu};
+use thalweg_net::{
+    Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait, mtu_of,
+};
 use thalweg_stack::{Event, TrainingHost};
 use thalweg_wire::tag::Secrets;
 use tracing::{info, warn};
 
 use super::memory::MemoryBudget;
-use super::node_of;
 use super::pilot::Pilot;
+use super::{check_mtu, default_cores, node_of};
 use crate::error::{Error, ErrorKind};
 use crate::metrics;
 use crate::tuning;
@@ -31,6 +35,13 @@ pub struct ServerDaemonConfig {
     pub bind: SocketAddr,
     /// Secrets that the switches and servers of the cluster share: one, or two while one replaces the other.
     pub secrets: Secrets,
+    /// Number of cores that sum. Each has a thread, and a block of 8 ports 16 after the one before. They share the memory.
+    /// Default [`default_cores`].
+    pub cores: u16,
+    /// Largest packet that it sends and receives, IP header included: 576 to 9,000 bytes. Default `None`: the MTU of the
+    /// interface that it is bound to.
+    // spec: F-01
+    pub mtu_bytes: Option<u16>,
     /// The switch of its rack, if there is one.
     pub switch: Option<SocketAddr>,
     /// Token that ranks show when they join, the same for all. Everybody who has it reaches all jobs.
@@ -47,7 +58,7 @@ pub struct ServerDaemonConfig {
     pub memory: MemoryBudget,
     /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
     pub offload: Offload,
-    /// Behaviour of its thread while there is nothing to do. Default sleep.
+    /// Behaviour of its threads while there is nothing to do. Default sleep.
     pub wait: Wait,
 }
 
@@ -88,6 +99,9 @@ pub struct MemorySnapshot {
     pub reserved_bytes: u64,
     /// Bytes that are reserved for each job.
     pub reserved_by_job: Vec<(JobId, u64)>,
+    /// Bytes that are reserved for the jobs of each token, by its id as `thalweg token show` prints it, or of each address
+    /// where tokens are shared or not needed.
+    pub reserved_by_token: Vec<(String, u64)>,
     /// Jobs that were refused, by the budget that they did not fit.
     pub refused: server::Refusals,
 }
@@ -108,9 +122,12 @@ impl From<Error> for Start {
     }
 }
 
-/// The machine, as the control channel sees it.
+/// The machines, as the control channel sees them.
 struct Data {
-    pilot: Pilot<TrainingHost>,
+    /// One for each core: its node, and its thread.
+    cores: Vec<(NodeId, Pilot<TrainingHost>)>,
+    /// The core that has each job.
+    jobs: Mutex<BTreeMap<JobId, usize>>,
     reporter: Arc<OnceLock<Reporter>>,
 }
 
@@ -140,6 +157,8 @@ impl ServerDaemonConfig {
         ServerDaemonConfig {
             bind,
             secrets: secrets.into(),
+            cores: default_cores(),
+            mtu_bytes: None,
             switch: None,
             token: None,
             signed_tokens: true,
@@ -174,6 +193,10 @@ impl ServerDaemon {
     }
 
     fn try_start(config: &ServerDaemonConfig) -> Result<ServerDaemon, Start> {
+        if config.cores == 0 {
+            return Err(Error::config("cores is 0: a server needs at least one").into());
+        }
+        check_mtu(config.mtu_bytes)?;
         config.memory.check()?;
         let endpoint = EndpointConfig {
             bind: config.bind,
@@ -182,28 +205,22 @@ impl ServerDaemon {
             receive_buffer_bytes: 16 << 20,
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::open_block(&endpoint).map_err(Error::from)?;
-        let address = endpoint.local_address();
+        let endpoints = Endpoint::open_shards(&endpoint, config.cores).map_err(Error::from)?;
+        let address = endpoints[0].local_address();
         let network = Network::of(address.ip());
-        let node = node_of(network, address)?;
         let switch =
             config.switch.map(|switch| switch_node(network, address, switch)).transpose()?;
-        let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
-            .map_err(|error| Error::of(ErrorKind::Internal, error))?;
-        let mut host = TrainingHost::new(node, flows);
-        host.serve(tuning::server(node, config.secrets, config.memory))
-            .map_err(|error| Error::of(ErrorKind::Internal, error))?;
-        let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
-        let driver =
-            Driver::new(driver, endpoint, Peers::in_network(network), host).map_err(Error::from)?;
         // Ranks join through the service: without it there is nothing to report.
         let reporter = Arc::new(OnceLock::new());
-        let on_event = report_to(Arc::clone(&reporter));
-        let pilot = Pilot::start("thalweg-server", driver, on_event)?;
-        let data = Arc::new(Data { pilot, reporter: Arc::clone(&reporter) });
+        let start = |endpoint| start_core(config, endpoint, report_to(Arc::clone(&reporter)));
+        let cores = endpoints.into_iter().map(start).collect::<Result<Vec<_>, Error>>()?;
+        let jobs = Mutex::default();
+        let data = Arc::new(Data { cores, jobs, reporter: Arc::clone(&reporter) });
         let service = ServiceConfig {
             bind: address,
-            server: node,
+            server: node_of(network, address)?,
+            server_cores: config.cores,
+            mtu_bytes: config.mtu_bytes.unwrap_or_else(|| mtu_of(address.ip())),
             switch,
             secrets: config.secrets,
             credentials: Credentials {
@@ -212,11 +229,12 @@ impl ServerDaemon {
                 required: config.require_token,
                 ..Credentials::default()
             },
-            budgets: Budgets::default(),
+            budgets: Budgets { jobs: job_budgets(config.memory), ..Budgets::default() },
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
             seed: random::draw().map_err(Error::system("the system gives no random numbers"))?,
             job_memory_bytes: config.memory.job_bytes(),
+            memory_bytes: config.memory.total_bytes,
             on_note: Box::new(move |note| tell(address, &note)),
         };
         let plane: Arc<dyn DataPlane> = Arc::clone(&data) as _;
@@ -241,20 +259,30 @@ impl ServerDaemon {
 
     /// State of the server now. `None` if its data path has ended.
     pub fn snapshot(&self) -> Option<ServerSnapshot> {
-        let registered = self.service.as_ref().map(Service::jobs).unwrap_or_default();
+        let listing = self.service.as_ref().map(Service::listing).unwrap_or_default();
         let refused = self.service.as_ref().map(Service::refused).unwrap_or_default();
         let budget = self.memory;
-        self.data.pilot.ask(move |driver| {
-            let server = driver.machine().server();
-            ServerSnapshot {
-                registered,
-                refused,
-                net: *driver.stats(),
-                server: totals(driver.machine()),
-                jobs: server.map(|server| server.jobs().collect()).unwrap_or_default(),
-                memory: MemorySnapshot::new(budget, server),
-            }
-        })
+        let mut whole = ServerSnapshot {
+            memory: MemorySnapshot::new(budget, &listing, None),
+            registered: listing.jobs,
+            refused,
+            net: thalweg_net::Stats::default(),
+            server: server::Stats::default(),
+            jobs: Vec::new(),
+        };
+        for (_, pilot) in &self.data.cores {
+            let (net, stats, jobs, memory) = pilot.ask(move |driver| {
+                let server = driver.machine().server();
+                let jobs = server.map(|server| server.jobs().collect()).unwrap_or_default();
+                let memory = MemorySnapshot::new(budget, &Listing::default(), server);
+                (*driver.stats(), totals(driver.machine()), jobs, memory)
+            })?;
+            whole.net += &net;
+            whole.server += &stats;
+            whole.jobs.extend::<Vec<_>>(jobs);
+            whole.memory.add(memory);
+        }
+        Some(whole)
     }
 
     /// The [metrics](crate::metrics) of the server as they are now. `None` if its data path has ended.
@@ -264,7 +292,7 @@ impl ServerDaemon {
 
     /// Returns whether its data path and its control channel run.
     pub fn is_running(&self) -> bool {
-        self.data.pilot.is_running() && self.service.as_ref().is_some_and(Service::is_running)
+        self.data.is_running() && self.service.as_ref().is_some_and(Service::is_running)
     }
 
     /// Ends it. Its ranks look for another one for `failure_after`.
@@ -277,21 +305,77 @@ impl ServerDaemon {
         if let Some(service) = self.service.take() {
             service.stop();
         }
-        self.data.pilot.stop()
+        // All of them end, whatever the others ended of.
+        let cores = self.data.cores.iter();
+        let ends: Vec<Result<(), Error>> = cores.map(|(_, pilot)| pilot.stop()).collect();
+        ends.into_iter().collect()
     }
 }
 
+/// Starts the machine of a core.
+fn start_core(
+    config: &ServerDaemonConfig,
+    endpoint: Endpoint,
+    on_event: impl FnMut(Event) + Send + 'static,
+) -> Result<(NodeId, Pilot<TrainingHost>), Error> {
+    let address = endpoint.local_address();
+    let network = Network::of(address.ip());
+    let node = node_of(network, address)?;
+    let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
+        .map_err(|error| Error::of(ErrorKind::Internal, error))?;
+    let mut host = TrainingHost::new(node, flows);
+    // The registry counts what all cores have together; one alone has no more than that.
+    host.serve(tuning::server(node, config.secrets, config.memory))
+        .map_err(|error| Error::of(ErrorKind::Internal, error))?;
+    let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
+    let driver = Driver::new(driver, endpoint, Peers::in_network(network), host)?;
+    Ok((node, Pilot::start("thalweg-server", driver, on_event)?))
+}
+
 impl MemorySnapshot {
-    fn new(budget: MemoryBudget, server: Option<&Server>) -> MemorySnapshot {
+    fn new(budget: MemoryBudget, listing: &Listing, server: Option<&Server>) -> MemorySnapshot {
+        let mut refused = server.map(Server::refusals).unwrap_or_default();
+        refused += &listing.refused;
+        let by_token = listing.memory_bytes_by_holder.iter();
         MemorySnapshot {
             budget,
             reserved_bytes: server.map_or(0, Server::reserved_bytes),
             reserved_by_job: server
                 .map(|server| server.reserved_by_job().collect())
                 .unwrap_or_default(),
-            refused: server.map(Server::refusals).unwrap_or_default(),
+            reserved_by_token: by_token.map(|(token, bytes)| (token.to_string(), *bytes)).collect(),
+            refused,
         }
     }
+
+    /// Adds the memory of another core.
+    fn add(&mut self, core: MemorySnapshot) {
+        self.reserved_bytes += core.reserved_bytes;
+        self.reserved_by_job.extend(core.reserved_by_job);
+        self.refused += &core.refused;
+    }
+}
+
+impl Data {
+    fn is_running(&self) -> bool {
+        self.cores.iter().all(|(_, pilot)| pilot.is_running())
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, usize>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread that has a job: the first one, if none has.
+    fn pilot_of(&self, job: JobId) -> &Pilot<TrainingHost> {
+        let core = self.jobs().get(&job).copied().unwrap_or(0);
+        &self.cores[core].1
+    }
+}
+
+/// Limits of what one token registers.
+// spec: E-12
+fn job_budgets(memory: MemoryBudget) -> JobBudgets {
+    JobBudgets { memory_bytes: memory.token_bytes(), ..JobBudgets::default() }
 }
 
 /// Passes on what concerns ranks of what the machine reports.
@@ -302,6 +386,9 @@ fn report_to(reporter: Arc<OnceLock<Reporter>>) -> impl FnMut(Event) + Send {
         match event {
             server::Event::Differs { job, .. } => reporter.operations_differ(job),
             server::Event::Answered { switch, limits } => reporter.switch_answered(switch, limits),
+            server::Event::PathAnswered { path, body_bytes } => {
+                reporter.path_answered(path, body_bytes);
+            }
             // spec: E-12
             server::Event::Refused { job, reason } => {
                 reporter.job_refused(job, reason.to_string());
@@ -341,20 +428,25 @@ impl DataPlane for Data {
     fn adopt(&self, setup: Arc<Setup>) {
         // A set-up that does not fit is refused at once.
         let on_event = report_to(Arc::clone(&self.reporter));
-        self.pilot.tell(move |driver| {
+        let server = setup.trees[0].server();
+        let core = self.cores.iter().position(|(node, _)| *node == server).unwrap_or(0);
+        self.jobs().insert(setup.job, core);
+        self.cores[core].1.tell(move |driver| {
             let adopt = |host: &mut TrainingHost, now: Time| host.server_mut().adopt(now, setup);
             driver.command(adopt, on_event);
         });
     }
 
     fn retire(&self, job: JobId) {
-        self.pilot.tell(move |driver| {
+        let pilot = self.pilot_of(job);
+        self.jobs().remove(&job);
+        pilot.tell(move |driver| {
             driver.command(|host: &mut TrainingHost, _| host.server_mut().retire(job), |_| {});
         });
     }
 
     fn missing(&self, job: JobId, sequence: u64, answer: MissingAnswer) {
-        self.pilot.tell(move |driver| {
+        self.pilot_of(job).tell(move |driver| {
             let look = |host: &mut TrainingHost, _| host.server_mut().missing(job, sequence);
             answer(match driver.command(look, |_| {}) {
                 server::Missing::Ranks(seats) => Missing::Seats(seats),
@@ -366,20 +458,34 @@ impl DataPlane for Data {
 
     // spec: E-06, E-09
     fn probe(&self, switch: NodeId) {
-        self.pilot.tell(move |driver| {
+        // One core asks for all: the switch names all of its own.
+        self.cores[0].1.tell(move |driver| {
             driver.command(|host: &mut TrainingHost, _| host.server_mut().probe(switch), |_| {});
+        });
+    }
+
+    fn probe_path(&self, path: SwitchPath, mtu_bytes: u16) {
+        let body_bytes = body_bytes_of_mtu(mtu_bytes);
+        self.cores[0].1.tell(move |driver| {
+            let probe = |host: &mut TrainingHost, _| host.server_mut().probe_path(path, body_bytes);
+            driver.command(probe, |_| {});
         });
     }
 
     // spec: E-12
     fn counters(&self) -> Counters {
-        let stats = self.pilot.ask(|driver| {
-            let jobs: Vec<(JobId, server::Stats)> =
-                driver.machine().server().map(|server| server.jobs().collect()).unwrap_or_default();
-            (totals(driver.machine()), jobs)
-        });
-        let (total, jobs) = stats.unwrap_or_default();
-        let jobs = jobs.into_iter().map(|(job, stats)| (job, stats.named()));
-        Counters { total: total.named(), jobs: jobs.collect() }
+        let stats_of = |(_, pilot): &(NodeId, Pilot<TrainingHost>)| {
+            pilot.ask(|driver| {
+                let server = driver.machine().server();
+                let jobs: Vec<_> = server.map(|server| server.jobs().collect()).unwrap_or_default();
+                (totals(driver.machine()), jobs)
+            })
+        };
+        let (mut total, mut all) = (server::Stats::default(), BTreeMap::new());
+        for (stats, jobs) in self.cores.iter().filter_map(stats_of) {
+            total += &stats;
+            all.extend(jobs.into_iter().map(|(job, stats)| (job, stats.named())));
+        }
+        Counters { total: total.named(), jobs: all }
     }
 }

@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Begin(Arc<HostOperation>),
     /// Everybody has to fail, for this reason.
     Fail(Failure),
+    /// Another sending thread of the session has failed.
+    Stop(Error),
     /// The application ends the job, for this reason.
     Abort(String),
     /// A collective of all ranks. Ends with a [`mesh::Outcome`].
@@ -73,6 +75,7 @@ impl Engine {
                 self.comparison.begin_shared(self.driver.now(), operation);
             }
             Command::Fail(failure) => self.say(FromRank::Failing(failure)),
+            Command::Stop(error) => self.fail(error),
             Command::Abort(reason) => self.abort(&reason),
             Command::Call(request, reply) => self.call(request, reply, events),
             Command::Send { to, tag, values, reply } => {
@@ -112,7 +115,11 @@ impl Engine {
             | Command::Call(_, reply)
             | Command::Send { reply, .. }
             | Command::Receive { reply, .. } => reply.fail(failure),
-            Command::Control(_) | Command::Begin(_) | Command::Fail(_) | Command::Abort(_) => {}
+            Command::Control(_)
+            | Command::Begin(_)
+            | Command::Fail(_)
+            | Command::Stop(_)
+            | Command::Abort(_) => {}
             Command::Count(reply) => reply.end(Ok(self.counters())),
             Command::Leave(how, reply) => self.depart(how, reply),
         }
@@ -167,7 +174,8 @@ impl Engine {
     fn sum(&mut self, sum: Sum, events: &mut Vec<Event>) {
         let Sum { tensor, policy, fingerprint, shared, reply } = sum;
         let Some(membership) = &self.membership else { return reply.fail(not_joined()) };
-        let (job, loss) = (membership.job_of(&policy), policy.reliability.loss());
+        let job = membership.job_of(&policy, tensor.len());
+        let loss = policy.reliability.loss();
         let layer = policy.priority.layer();
         let call = SumCall {
             layer: layer.unwrap_or(LAYERS - 1),

@@ -7,8 +7,11 @@ use thalweg_collective::{mesh, ring, server};
 use thalweg_control::{ControlEvent, Diagnosis, Failure, FailureKind, FromRank, LANES, Welcome};
 use thalweg_core::{JobId, NodeId, Rng, Time};
 use thalweg_stack::{Event, Participant, TrainingHost};
+use thalweg_transport::Credentials;
+use thalweg_transport::path::PathProber;
 use thalweg_wire::tag::Key;
 
+use super::paths::Answer;
 use super::{Deadlines, Engine, HostDriver, Identity, lock};
 use crate::error::{Error, ErrorKind};
 use crate::events::Note;
@@ -49,11 +52,16 @@ impl Membership {
         self.job
     }
 
-    /// Which job's participant carries out sums of this kind.
-    pub fn job_of(&self, policy: &Policy) -> JobId {
+    /// The job whose participant carries out sums of this kind, of tensors of this number of values.
+    pub fn job_of(&self, policy: &Policy, values: u64) -> JobId {
         let is_lossy = policy.reliability.loss().is_some();
+        // Values travel in single precision.
+        let is_ring = || tuning::is_ring(self.hosts(), values.saturating_mul(4));
         match policy.collective {
             Collective::Auto | Collective::Aggregate => self.job,
+            Collective::Direct if is_lossy => lane(self.job, LOSSY_SERVER_LANE),
+            Collective::Direct if is_ring() => lane(self.job, RING_LANE),
+            Collective::Direct => lane(self.job, SERVER_LANE),
             Collective::Ring if is_lossy => lane(self.job, LOSSY_RING_LANE),
             Collective::Ring => lane(self.job, RING_LANE),
             Collective::Server if is_lossy => lane(self.job, LOSSY_SERVER_LANE),
@@ -76,6 +84,22 @@ impl Membership {
     pub fn leader(&self, seat: u32) -> Option<u32> {
         let host = |place: &thalweg_control::Place| place.host == seat;
         self.welcome.roster.iter().position(host).map(|rank| rank as u32)
+    }
+
+    /// Number of hosts.
+    fn hosts(&self) -> u64 {
+        self.welcome.roster.iter().map(|place| u64::from(place.host) + 1).max().unwrap_or(1)
+    }
+
+    /// Returns true if the rank leads its host.
+    pub fn is_leader(&self) -> bool {
+        self.is_leader
+    }
+
+    /// The nodes of the leaders of the other hosts.
+    pub fn other_leader_nodes(&self, rank: u32) -> Vec<NodeId> {
+        let node = |rank: u32| self.welcome.roster.get(rank as usize).map(|place| place.node);
+        self.other_leaders(rank).into_iter().filter_map(node).collect()
     }
 
     /// The leaders of the other hosts.
@@ -124,6 +148,10 @@ impl Engine {
                 self.watch.gathering.end();
                 self.enter(welcome);
             }
+            ControlEvent::ProbePaths { round, mtu_bytes, nodes } => {
+                self.probe_paths(round, mtu_bytes, nodes);
+            }
+            ControlEvent::PathMtu { mtu_bytes } => self.set_mtu(mtu_bytes),
             ControlEvent::Report { round, seat } => self.report(round, seat),
             ControlEvent::Adopt { seat, key, setup } => self.adopt(seat, key, &setup, events),
             ControlEvent::Joined { .. } | ControlEvent::Retire { .. } => {}
@@ -170,7 +198,13 @@ impl Engine {
             Ok(participants) => participants,
             Err(error) => return self.fail(error),
         };
+        let probes = Credentials {
+            job: lane(job, MESH_LANE),
+            epoch: LANE_EPOCH,
+            key: Some(welcome.lane_keys[MESH_LANE - 1]),
+        };
         let enter = |host: &mut TrainingHost, _now: Time| {
+            host.set_paths(PathProber::new(probes));
             for (job, participant) in entered {
                 host.enter(job, participant);
             }
@@ -183,12 +217,14 @@ impl Engine {
             answered_round: 0,
             epoch: 0,
         });
-        if !is_leader || is_alone(&welcome) {
+        // The others wait for the length of packets.
+        let is_waiting = welcome.probes_paths && !is_alone(&welcome);
+        if is_alone(&welcome) || !(is_leader || is_waiting) {
             self.be_ready();
         }
     }
 
-    fn be_ready(&mut self) {
+    pub(super) fn be_ready(&mut self) {
         if let (Some((_, joining)), Some(membership)) = (self.joining.take(), &self.membership) {
             joining.end(Ok(Joined { welcome: Arc::clone(&membership.welcome) }));
         }
@@ -205,7 +241,8 @@ impl Engine {
         let (job, has_memory) = (membership.job, membership.epoch > 0);
         let pause = |host: &mut TrainingHost, _now: Time| host.worker_mut(job).map(Worker::pause);
         let watermark = self.command(pause, |_| {}).filter(|_| has_memory);
-        self.say(FromRank::Answer { round, seat, watermark });
+        let message = FromRank::Answer { round, seat, watermark };
+        self.answer_when_probed(Answer { round, message });
     }
 
     fn adopt(&mut self, seat: u32, key: Key, setup: &Arc<Setup>, events: &mut Vec<Event>) {
@@ -241,7 +278,7 @@ impl Engine {
         let tree = &setup.trees[0];
         let own = (0..tree.workers()).find(|leader| tree.node(*leader) == self.identity.node);
         let hop = own.map(|leader| tree.first_hop(leader));
-        if self.identity.switch.is_some() && self.identity.switch != hop {
+        if self.identity.switch.is_some() && hop == Some(tree.server()) {
             self.notes.send(Note::WithoutSwitch { epoch });
         }
     }
@@ -304,7 +341,7 @@ fn participants(
         let config = ring::Config {
             chunk_bytes: tuning::CHUNK_BYTES,
             pieces_in_flight: tuning::PIECES_IN_FLIGHT,
-            flow: flow(at),
+            flow: tuning::ring_flow(window, flow(at)),
             delivery,
             ..ring::Config::new(leaders.clone(), seat)
         };
@@ -317,6 +354,8 @@ fn participants(
     {
         let mut config = server::Config::new(leaders.clone(), leaders.clone());
         (config.rank, config.server, config.flow) = (Some(seat), Some(seat), flow(at));
+        // An offer and its answer come before a delivery: short ones are not worth it.
+        config.least_chunk_bytes = delivery.is_none().then_some(tuning::LEAST_CHUNK_BYTES);
         (config.chunk_bytes, config.delivery) = (tuning::CHUNK_BYTES, delivery);
         let node =
             server::Node::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;

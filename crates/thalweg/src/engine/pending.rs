@@ -131,7 +131,7 @@ impl Pending {
                 Some(Fault::Sums(failure))
             }
             Event::Mesh { event, .. } => self.end_of_mesh(event),
-            Event::Flow(_) | Event::Server(_) => None,
+            Event::Flow(_) | Event::Server(_) | Event::Paths(_) => None,
         }
     }
 

@@ -82,6 +82,7 @@ impl Engine {
             return;
         }
         self.watch.beat_at = now;
+        self.check_oversize();
         self.check_deadlines(now);
         self.remember();
         self.report_precision();
@@ -105,6 +106,7 @@ impl Engine {
         {
             self.watch.stall_said_at = now;
             self.say(FromRank::Stalled(stall));
+            self.check_paths();
         }
     }
 

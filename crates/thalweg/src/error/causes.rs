@@ -36,7 +36,7 @@ fn kind_of(kind: FailureKind, culprits: &[u32]) -> ErrorKind {
 impl From<OpenError> for Error {
     fn from(error: OpenError) -> Error {
         let kind = match &error {
-            OpenError::Block { .. } => ErrorKind::Config,
+            OpenError::Block { .. } | OpenError::Shards { .. } => ErrorKind::Config,
             OpenError::Bind { .. } | OpenError::Setup { .. } => ErrorKind::System,
         };
         Error::of(kind, error)

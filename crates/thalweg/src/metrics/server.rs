@@ -79,12 +79,19 @@ fn memory(out: &mut Exposition, snapshot: &ServerSnapshot) {
     out.gauge("thalweg_server_memory_budget_bytes", help, memory.budget.total_bytes);
     let help = "Bytes that one job may take of the server.";
     out.gauge("thalweg_server_job_memory_budget_bytes", help, memory.budget.of_job_bytes);
+    let help = "Bytes that the jobs of one token may take of the server.";
+    out.gauge("thalweg_server_token_memory_budget_bytes", help, memory.budget.token_bytes());
     let help = "Bytes that are reserved for all jobs: the most that they can come to.";
     out.gauge("thalweg_server_memory_reserved_bytes", help, memory.reserved_bytes);
     let help = "Bytes that are reserved for a job.";
     out.family("thalweg_server_job_memory_reserved_bytes", Kind::Gauge, help);
     for (job, bytes) in &memory.reserved_by_job {
         out.sample(&labels(snapshot, *job).each(), *bytes);
+    }
+    let help = "Bytes that are reserved for the jobs of a token, or of an address without one.";
+    out.family("thalweg_server_token_memory_reserved_bytes", Kind::Gauge, help);
+    for (token, bytes) in &memory.reserved_by_token {
+        out.sample(&[("token", token)], *bytes);
     }
     let help = "Jobs that were refused, by the budget that they did not fit.";
     out.family("thalweg_server_jobs_refused_total", Kind::Counter, help);
@@ -149,6 +156,7 @@ mod tests {
                 budget: MemoryBudget::default(),
                 reserved_bytes: 12_345,
                 reserved_by_job: vec![(JobId(0x2a), 12_345)],
+                reserved_by_token: vec![("00000000000000b5".into(), 12_345)],
                 refused,
             },
         };
@@ -166,15 +174,17 @@ mod tests {
             "thalweg_server_job_switches_left_out{job=\"000000000000002a\",job_name=\"res\\\"net\"} 1",
             "thalweg_server_job_memory_budget_bytes 268435456",
             "thalweg_server_memory_reserved_bytes 12345",
+            "thalweg_server_token_memory_reserved_bytes{token=\"00000000000000b5\"} 12345",
             "thalweg_server_job_memory_reserved_bytes{job=\"000000000000002a\",job_name=\"res\\\"net\"} 12345",
             "thalweg_server_jobs_refused_total{reason=\"jobs\"} 0",
             "thalweg_server_jobs_refused_total{reason=\"job_memory\"} 0",
             "thalweg_server_jobs_refused_total{reason=\"memory\"} 2",
+            "thalweg_server_jobs_refused_total{reason=\"token_memory\"} 0",
             "thalweg_server_completed_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 7",
             "thalweg_server_forged_total{job=\"000000000000002a\",job_name=\"res\\\"net\"} 1",
         ];
         assert_reported(&text, &lines);
         assert!(!text.contains("thalweg_server_unknown_total"), "it is counted for no job");
-        assert_eq!(text.matches("thalweg_server_drops_total{").count(), 7 + DROPS.len());
+        assert_eq!(text.matches("thalweg_server_drops_total{").count(), 8 + DROPS.len());
     }
 }

@@ -57,6 +57,7 @@ pub(super) fn drops(
         ("truncated", net.dropped_truncated),
         ("deferred", net.dropped_deferred),
         ("unroutable", net.dropped_unroutable),
+        ("oversize", net.dropped_oversize),
         ("refused", net.dropped_refused),
     ];
     out.family(&format!("{prefix}_drops_total"), Kind::Counter, "Packets dropped, by reason.");

@@ -1,4 +1,5 @@
-//! The metrics of a switch.
+//! The metrics of a switch. They have the number of a job and no `job_name`: packets carry the number alone, and a switch,
+//! which has no part in the control channel, never learns names. `thalweg_server_job_info` has both.
 
 use std::net::SocketAddr;
 
@@ -57,10 +58,17 @@ pub fn switch(
             out.sample(&[("reason", reason)], count);
         }
     }
+    let help = "Packets that came in, by core.";
+    out.family("thalweg_switch_core_packets_received_total", Kind::Counter, help);
+    for (core, count) in snapshot.received_by_core.iter().enumerate() {
+        out.sample(&[("core", &core.to_string())], *count);
+    }
     let total = u64::from(snapshot.aggregators);
     out.gauge("thalweg_switch_aggregators", "How many aggregators there are.", total);
     let help = "The most values of a fragment that is summed.";
     out.gauge("thalweg_switch_fragment_values", help, u64::from(snapshot.values_max));
+    let help = "The MTU that it announces, in bytes.";
+    out.gauge("thalweg_switch_mtu_bytes", help, u64::from(snapshot.mtu_bytes));
     let occupied = snapshot.occupancy.values().map(|held| u64::from(*held)).sum();
     let help = "How many aggregators are taken.";
     out.gauge("thalweg_switch_aggregators_occupied", help, occupied);
@@ -95,8 +103,11 @@ mod tests {
             net,
             switch: stats,
             lost_on_purpose: 6,
+            cores: 2,
             aggregators: 64,
             values_max: 352,
+            mtu_bytes: 1_500,
+            received_by_core: vec![10, 20],
             occupancy,
         };
         let text = switch(([127, 0, 0, 1], 4_800).into(), &snapshot, None);
@@ -108,16 +119,18 @@ mod tests {
             "thalweg_switch_lost_on_purpose_total 6",
             "thalweg_switch_ecn_marked_total 7",
             "thalweg_switch_frees_total{reason=\"sweep\"} 8",
+            "thalweg_switch_core_packets_received_total{core=\"1\"} 20",
             "thalweg_switch_aggregators 64",
             "thalweg_switch_fragment_values 352",
+            "thalweg_switch_mtu_bytes 1500",
             "thalweg_switch_aggregators_occupied 7",
             "thalweg_aggregators_occupied{job=\"000000000000002a\"} 3",
         ];
         assert_reported(&text, &lines);
         let of_switch = samples.iter().filter(|it| it.name.starts_with("thalweg_switch_"));
-        // Sockets have 8 counters and 7 reasons for drops; losses on purpose, aggregators and fragments have metrics
-        // as well.
-        assert_eq!(of_switch.count(), 8 + 7 + stats.named().len() + 4);
+        // Sockets have 8 counters and 8 reasons for drops; losses on purpose, aggregators, fragments, the MTU and each core
+        // have metrics as well.
+        assert_eq!(of_switch.count(), 8 + 8 + stats.named().len() + 5 + 2);
         let families: BTreeSet<_> = samples.iter().map(|sample| sample.name.as_str()).collect();
         assert_eq!(text.matches("# TYPE ").count(), families.len(), "each family stands once");
     }

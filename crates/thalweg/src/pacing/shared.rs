@@ -81,7 +81,7 @@ impl Shared {
         self.lock().is_free = true;
     }
 
-    /// So many bytes were handed over.
+    /// Notes that bytes were handed over.
     pub(super) fn ready(&self, bytes: u64) {
         let mut state = self.lock();
         state.handed_over = state.handed_over.max(state.sent).saturating_add(bytes);

@@ -88,6 +88,14 @@ impl SessionBuilder {
         self
     }
 
+    /// Values of `f16` and `bf16` travel in single precision where the network sums them: partial sums are then not
+    /// rounded, and take twice the bytes. The job's. Default false.
+    // spec: F-02
+    pub fn widens_halves(mut self, widens_halves: bool) -> SessionBuilder {
+        self.config.widens_halves = widens_halves;
+        self
+    }
+
     /// Congestion control of sums in the network, of flows and of deliveries. Default by delay.
     pub fn window(mut self, window: Window) -> SessionBuilder {
         self.config.window = window;
@@ -153,9 +161,17 @@ impl SessionBuilder {
         self
     }
 
-    /// Number of sending threads, the job's. Default 1.
+    /// Most sending threads; the job has the smallest number of all ranks'. Default one for every 4 Gbps of the host's
+    /// link, at most a quarter of the cores, 1 to 4.
     pub fn threads(mut self, threads: u32) -> SessionBuilder {
-        self.config.threads = threads;
+        self.config.threads = Some(threads);
+        self
+    }
+
+    /// Rate of the host's link in Mbps, for the default number of sending threads. Default what the driver of the
+    /// interface reports.
+    pub fn link_rate_mbps(mut self, link_rate_mbps: u32) -> SessionBuilder {
+        self.config.link_rate_mbps = Some(link_rate_mbps);
         self
     }
 
@@ -168,6 +184,12 @@ impl SessionBuilder {
     /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
     pub fn offload(mut self, offload: Offload) -> SessionBuilder {
         self.config.offload = offload;
+        self
+    }
+
+    /// Largest packet that the rank sends and receives, 576 to 9,000 bytes. Default the MTU of the interface.
+    pub fn mtu_bytes(mut self, mtu_bytes: u16) -> SessionBuilder {
+        self.config.mtu_bytes = Some(mtu_bytes);
         self
     }
 
@@ -231,6 +253,7 @@ mod tests {
         refused(Session::builder("127.0.0.1:4808", "").rank(0, 2), "job");
         refused(valid().switch("nowhere"), "switch");
         refused(valid().threads(0), "threads");
+        refused(valid().link_rate_mbps(0), "link_rate_mbps");
         refused(valid().paths(9), "paths");
         refused(valid().token("\n"), "token");
         refused(valid().operation_timeout(Duration::ZERO), "operation_timeout");

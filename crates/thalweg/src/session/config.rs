@@ -2,19 +2,21 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::daemon::{MTU_RANGE, is_mtu};
 use thalweg_aggregate::{JobParameters, Recovery};
 use thalweg_control::Settings;
 use thalweg_control::registry::NAME_BYTES_MAX;
 use thalweg_core::text::is_harmful;
-use thalweg_core::{NodeId, Span};
-use thalweg_net::{Network, Offload, PORTS_PER_NODE, Wait, local_address_towards};
+use thalweg_core::{NodeId, Rate, Span};
+use thalweg_net::{Network, Offload, PORTS_PER_NODE, Wait, link_rate_of, local_address_towards};
 
 use crate::cancel::Cancel;
+use crate::daemon::default_threads;
 use crate::error::{Error, ErrorKind};
 use crate::pacing::Pacing;
 use crate::policy::Policy;
@@ -33,10 +35,11 @@ pub struct SessionConfig {
     pub rank: u32,
     /// Number of ranks of the job.
     pub ranks: u32,
-    /// The switch of this rack, `host:port`. Default no switch: everything is summed at the server.
+    /// The switch of this rack, `host:port`. Default no switch: where no rank and no server names one, the hosts sum by
+    /// themselves ([`Collective::Direct`](crate::Collective::Direct)).
     pub switch: Option<String>,
     /// Address to send from and to be reached at. The port is a multiple of 8, or 0 for a free one. Default: the
-    /// address that reaches the server, and a free port.
+    /// address that reaches the server, and a free port. Further sending threads have ports 16 after the one before.
     pub bind: Option<SocketAddr>,
     /// Token that lets the rank in, where the server asks for one.
     pub token: Option<String>,
@@ -52,6 +55,10 @@ pub struct SessionConfig {
     /// True if the seals of packets that are summed in the network also cover the values, so that nobody on their path
     /// can change them. Without it only headers and lengths are covered. The job's. Default false.
     pub seals_bodies: bool,
+    /// True if values of `f16` and `bf16` travel in single precision where the network sums them: partial sums are then
+    /// not rounded, and take twice the bytes. The job's. Default false: they travel as they are, and every switch and the
+    /// server round their sums once.
+    pub widens_halves: bool,
     /// Congestion control of sums in the network, of flows and of deliveries. Default by delay.
     pub window: Window,
     /// Without effect: switches say how many aggregators they have.
@@ -79,12 +86,22 @@ pub struct SessionConfig {
     pub ports: Option<RangeInclusive<u16>>,
     /// Combination with other ranks of this host through shared memory. Default yes.
     pub share_memory: bool,
-    /// Number of sending threads, the job's; a sum goes to the one that was given least so far. Default 1.
-    pub threads: u32,
+    /// Most sending threads. The job has the smallest number of all ranks'. A sum of megabytes is spread over all of
+    /// them, a short one goes to the one that was given least so far. Default `None`: one for every 4 Gbps of the host's
+    /// link, at most a quarter of the cores, 1 to 4.
+    pub threads: Option<u32>,
+    /// Rate of the host's link in Mbps, for the default number of sending threads. Default `None`: what the driver of the
+    /// interface reports. Virtual interfaces report nothing of use, and then only cores count.
+    // spec: F-04
+    pub link_rate_mbps: Option<u32>,
     /// Number of source ports to send from, 1 to 8. Default 1.
     pub paths: u16,
     /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
     pub offload: Offload,
+    /// Largest packet that the rank sends and receives, IP header included: 576 to 9,000 bytes. The job has the least of
+    /// all ranks, switches and the server, and less where a path carries less. Default `None`: the MTU of the interface.
+    // spec: F-01
+    pub mtu_bytes: Option<u16>,
     /// Behaviour of sending threads while there is nothing to do. Default sleep.
     pub wait: Wait,
     /// Bytes of the socket's send buffer. Default 80 KiB: less than the queue of a slow interface, so that the kernel
@@ -126,6 +143,7 @@ impl SessionConfig {
             fragment_values: parameters.fragment_values,
             recovery: parameters.recovery,
             seals_bodies: parameters.seals_bodies,
+            widens_halves: parameters.widens_halves,
             window: Window::default(),
             aggregators: parameters.aggregators,
             failure_after: duration(defaults.failure_after),
@@ -136,9 +154,11 @@ impl SessionConfig {
             cancel: Cancel::new(),
             ports: None,
             share_memory: true,
-            threads: 1,
+            threads: None,
+            link_rate_mbps: None,
             paths: 1,
             offload: Offload::Kernel,
+            mtu_bytes: None,
             wait: Wait::Sleep,
             send_buffer_bytes: 80 << 10,
             pacing: Pacing::Off,
@@ -157,6 +177,10 @@ impl SessionConfig {
         let is_printable = |text: &String| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         let checks = [
             (rank < ranks, format!("rank is {rank} of {ranks}: count ranks from 0")),
+            (
+                self.mtu_bytes.is_none_or(is_mtu),
+                format!("mtu_bytes is {}: {MTU_RANGE}", self.mtu_bytes.unwrap_or(0)),
+            ),
             (is_address(&self.server), format!("server is {:?}: write host:port", self.server)),
             (
                 (1..=NAME_BYTES_MAX).contains(&self.job.len()) && !self.job.contains(is_harmful),
@@ -173,7 +197,11 @@ impl SessionConfig {
                 self.token.as_ref().is_none_or(is_printable),
                 "token has characters beyond printable ASCII, which no header carries".to_owned(),
             ),
-            (self.threads > 0, "threads is 0: a session needs at least one".to_owned()),
+            (self.threads != Some(0), "threads is 0: a session needs at least one".to_owned()),
+            (
+                self.link_rate_mbps != Some(0),
+                "link_rate_mbps is 0: leave it out where it is unknown".to_owned(),
+            ),
             (
                 (1..=PORTS_PER_NODE).contains(&self.paths),
                 format!("paths is {}: choose 1 to {PORTS_PER_NODE}", self.paths),
@@ -187,6 +215,16 @@ impl SessionConfig {
             return Err(Error::config(text));
         }
         self.settings().map(drop)
+    }
+
+    /// Most sending threads of this rank, which sends from an address of this host.
+    // spec: F-04
+    pub(super) fn threads_max(&self, own: IpAddr) -> u32 {
+        let link_rate = || match self.link_rate_mbps {
+            Some(mbps) => Rate::from_bps(u64::from(mbps) * 1_000_000),
+            None => link_rate_of(own),
+        };
+        self.threads.unwrap_or_else(|| default_threads(link_rate()))
     }
 
     /// Names of settings that were given and have no effect.
@@ -207,9 +245,10 @@ impl SessionConfig {
         let numeric = numeric.ok_or_else(|| {
             Error::config("policy: the scale of fixed point has to be positive and finite")
         })?;
-        let SessionConfig { recovery, seals_bodies, .. } = *self;
+        let SessionConfig { recovery, seals_bodies, widens_halves, .. } = *self;
+        let defaults = JobParameters::default();
         let parameters =
-            JobParameters { numeric, recovery, seals_bodies, ..JobParameters::default() };
+            JobParameters { numeric, recovery, seals_bodies, widens_halves, ..defaults };
         let settings = Settings {
             parameters,
             failure_after: span(self.failure_after),

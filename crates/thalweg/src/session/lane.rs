@@ -5,12 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use thalweg_control::{Access, AttendConfig, Attendance, Departure, Welcome, random};
+use thalweg_core::NodeId;
 use thalweg_net::{
     Driver, DriverConfig, Endpoint, EndpointConfig, Network, OpenError, PORTS_PER_NODE, Peers,
+    mtu_of, shard_of,
 };
 use thalweg_stack::TrainingHost;
+use thalweg_values::Tensor;
 
 use super::SessionConfig;
+use super::spread::{Spread, parts_of};
 use crate::engine::{
     Command, Control, Deadlines, End, Engine, HostDriver, Identity, Joined, Leaving, Post, Shared,
     lock,
@@ -59,34 +63,42 @@ impl Given {
         Given { bytes: vec![0; threads] }
     }
 
-    /// Chooses the thread for the next sum, of this number of bytes: the first of those that were given least.
-    // spec: A-35
-    fn choose(&mut self, bytes: u64) -> usize {
-        let threads = 0..self.bytes.len();
-        let least = threads.min_by_key(|&thread| self.bytes[thread]).unwrap_or(0);
-        self.bytes[least] = self.bytes[least].saturating_add(bytes);
-        least
+    /// Chooses the threads for the next sum, of this number of bytes, by the parts that it has: those that were given
+    /// least. The first of them is the same whatever the length, so that ranks whose calls differ meet at a thread, which
+    /// compares them.
+    // spec: A-35, F-04
+    fn choose(&mut self, bytes: u64) -> Vec<usize> {
+        let mut threads: Vec<usize> = (0..self.bytes.len()).collect();
+        threads.sort_by_key(|thread| self.bytes[*thread]);
+        threads.truncate(parts_of(bytes, threads.len()));
+        for thread in &threads {
+            let part = bytes / threads.len() as u64;
+            self.bytes[*thread] = self.bytes[*thread].saturating_add(part);
+        }
+        threads
     }
 }
 
 impl Lanes {
     /// Starts all threads, and waits until everybody is there.
     pub fn join(config: &SessionConfig) -> Result<(Lanes, Arc<Welcome>), Error> {
-        let given = Mutex::new(Given::new(config.threads as usize));
+        let given = Mutex::new(Given::new(1));
         // Those that have started leave when a later one cannot join.
         let mut all = Lanes { lanes: Vec::new(), given, end: Arc::default() };
-        let mut first = None;
-        for thread in 0..config.threads {
-            let job = match thread {
-                0 => config.job.clone(),
-                thread => format!("{}#{thread}", config.job),
-            };
-            let (lane, joined) = Lane::start(config, job, &all.end)?;
-            all.lanes.push(lane);
-            let Joined { welcome } = joined.wait()?;
-            first.get_or_insert(welcome);
+        let (first, joined) = Lane::start(config, 0, &all.end)?;
+        all.lanes.push(first);
+        let Joined { welcome } = joined.wait()?;
+        // Ranks of one host alone send nothing.
+        let hosts = welcome.roster.iter().map(|place| place.host).max();
+        let threads = if hosts == Some(0) { 1 } else { welcome.threads() };
+        let start = |thread| Lane::start(config, thread, &all.end);
+        let others = (1..threads).map(start).collect::<Result<Vec<_>, Error>>()?;
+        let (others, joins): (Vec<Lane>, Vec<Handle<Joined>>) = others.into_iter().unzip();
+        all.lanes.extend(others);
+        all.given = Mutex::new(Given::new(threads as usize));
+        for joined in joins {
+            joined.wait()?;
         }
-        let welcome = first.ok_or_else(|| Error::internal("a session has no sending thread"))?;
         Ok((all, welcome))
     }
 
@@ -96,6 +108,11 @@ impl Lanes {
 
     pub fn get(&self, thread: usize) -> Option<&Post> {
         self.lanes.get(thread).map(|lane| &lane.post)
+    }
+
+    pub fn count(&self) -> u32 {
+        // As many as the server announced, in 32 bits.
+        self.lanes.len() as u32
     }
 
     /// All of them, by thread.
@@ -108,13 +125,17 @@ impl Lanes {
         self.lanes[0].address
     }
 
-    /// Chooses the least loaded thread, for a sum of this number of bytes: the same at every rank.
-    pub fn choose(&self, bytes: u64) -> &Post {
-        let least = self.given.lock().unwrap_or_else(PoisonError::into_inner).choose(bytes);
-        if let Some(rein) = &self.lanes[least].rein {
-            rein.ready(bytes);
-        }
-        &self.lanes[least].post
+    /// Spreads a sum over threads: the same at every rank.
+    pub fn spread(&self, tensor: &Tensor) -> Spread {
+        let bytes = tensor.len() * tensor.element().bytes() as u64;
+        let chosen = self.given.lock().unwrap_or_else(PoisonError::into_inner).choose(bytes);
+        let part = bytes / chosen.len() as u64;
+        let threads = chosen.into_iter().map(|thread| {
+            let lane = &self.lanes[thread];
+            lane.rein.iter().for_each(|rein| rein.ready(part));
+            lane.post.clone()
+        });
+        Spread::new(tensor.len(), threads.collect())
     }
 
     /// Ends everything that is under way, here and at all other ranks. Does not wait.
@@ -187,12 +208,16 @@ impl Lane {
     /// Starts a thread. The handle ends when the rank has its place in the job.
     fn start(
         config: &SessionConfig,
-        job: String,
+        thread: u32,
         end: &Arc<End>,
     ) -> Result<(Lane, Handle<Joined>), Error> {
+        let job = match thread {
+            0 => config.job.clone(),
+            thread => format!("{}#{thread}", config.job),
+        };
         let settings = config.settings()?;
         let server = config.server_address()?;
-        let endpoint = open(config, server)?;
+        let endpoint = open(config, thread, server)?;
         let own = endpoint.local_address();
         let network = Network::of(own.ip());
         let (Some(node), Some(_)) = (network.node(own), network.node(server)) else {
@@ -213,6 +238,7 @@ impl Lane {
             cancel: config.cancel.clone(),
         };
         let (post, engine) = Engine::start(driver, identity, deadlines, shared, joining)?;
+        end.add(post.clone());
         let engine = Some(engine);
         let lane =
             Lane { post: post.clone(), address: own, control, engine, rein, operations: None };
@@ -229,6 +255,8 @@ impl Lane {
             life: random::draw().map_err(Error::system("the system gives no random numbers"))?,
             host: config.host_identity(own),
             switch,
+            threads: config.threads_max(own.ip()),
+            mtu_bytes: Some(config.mtu_bytes.unwrap_or_else(|| mtu_of(own.ip()))),
             ticket: None,
             settings,
         };
@@ -242,8 +270,18 @@ impl Lane {
     }
 }
 
-fn open(config: &SessionConfig, server: SocketAddr) -> Result<Endpoint, Error> {
-    let bind = config.bind_address(server)?;
+fn open(config: &SessionConfig, thread: u32, server: SocketAddr) -> Result<Endpoint, Error> {
+    let mut bind = config.bind_address(server)?;
+    if bind.port() > 0 {
+        let port = shard_of(NodeId(bind.port().into()), u16::MAX, thread).0;
+        let port = u16::try_from(port).map_err(|_| {
+            let text = format!(
+                "bind: {thread} more sending threads need ports above {bind}: choose a lower one"
+            );
+            Error::config(text)
+        })?;
+        bind.set_port(port);
+    }
     let endpoint = EndpointConfig {
         bind,
         paths: config.paths,
@@ -296,7 +334,19 @@ mod tests {
         let mut given = Given::new(3);
         let lengths = [90, 60, 10, 10, 10, 50, 0, 5];
         let chosen = lengths.map(|bytes| given.choose(bytes));
-        assert_eq!(chosen, [0, 1, 2, 2, 2, 2, 1, 1]);
+        assert_eq!(chosen, [0, 1, 2, 2, 2, 2, 1, 1].map(|thread| [thread]));
         assert_eq!(given.bytes, [90, 65, 80]);
+    }
+
+    // spec: F-04 machine
+    #[test]
+    fn a_long_sum_goes_to_several_threads_and_begins_where_a_short_one_would() {
+        let mut given = Given::new(3);
+        assert_eq!(given.choose(100), [0]);
+        assert_eq!(given.choose(6 << 20), [1, 2, 0]);
+        assert_eq!(given.bytes, [(2 << 20) + 100, 2 << 20, 2 << 20]);
+        let mut other = Given { bytes: given.bytes.clone() };
+        assert_eq!(given.choose(600_000), [1, 2]);
+        assert_eq!(other.choose(1), [1]);
     }
 }

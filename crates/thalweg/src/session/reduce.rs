@@ -13,9 +13,8 @@ use super::missing::Reduced;
 use super::options::ReduceOptions;
 use super::team::TeamThread;
 use super::{Session, lent, other_type};
-use crate::engine::{Command, Sum, Summed};
 use crate::error::Error;
-use crate::handle::{Handle, pair, ready};
+use crate::handle::{Handle, ready};
 use crate::policy::{Policy, Reduce};
 use crate::value::{Array, Value};
 
@@ -27,11 +26,15 @@ impl Session {
     /// have a loss bound. Everything else goes over reliable flows between the ranks, and is exact. Ranks of one
     /// host combine through shared memory first.
     ///
-    /// ```no_run
+    /// ```
     /// use thalweg::{LossBound, Reduce, ReduceOptions};
     ///
-    /// # fn main() -> Result<(), thalweg::Error> {
-    /// # let session = thalweg::Session::builder("10.0.0.1:4808", "resnet").rank(0, 4).join()?;
+    /// # use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let loopback = "127.0.0.1:0".parse()?;
+    /// # let daemon = ServerDaemon::start(&ServerDaemonConfig::new(loopback, Secret([7; 16])))?;
+    /// # let (server, rank, ranks) = (daemon.address().to_string(), 0, 1);
+    /// # let session = thalweg::Session::builder(server, "resnet").rank(rank, ranks).join()?;
     /// # let gradient = vec![1.0f32; 1_000];
     /// let mean = session.all_reduce(gradient, Reduce::Mean).wait()?.values;
     ///
@@ -82,7 +85,7 @@ impl Session {
         options: impl Into<ReduceOptions>,
         intent: Intent,
     ) -> Handle<Reduced<B>> {
-        let (how, policy) = options.into().within(&self.policy);
+        let (how, policy) = self.chosen(options.into());
         let length = values.as_ref().len();
         if let Err(error) = self.check(&policy).and_then(|()| check_whole(element, length)) {
             return failed(error);
@@ -142,7 +145,7 @@ impl Session {
         counts: &[usize],
         options: impl Into<ReduceOptions>,
     ) -> Handle<Reduced<Vec<T>>> {
-        let (how, policy) = options.into().within(&self.policy);
+        let (how, policy) = self.chosen(options.into());
         let counts: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
         let whole = counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
         let own = own_part(&counts, self.rank).filter(|_| counts.len() == self.ranks as usize);
@@ -229,15 +232,13 @@ impl Session {
         (policy, fingerprint): (Policy, Fingerprint),
         how: Reduce,
     ) -> Handle<Reduced<Tensor>> {
-        let lane = self.lanes.choose(bytes_of(&tensor));
+        let spread = self.lanes.spread(&tensor);
         let hosts = self.hosts.clone();
         if let Some(team) = &self.team {
-            return team.sum(lane, tensor, (policy, fingerprint), (how, hosts));
+            return team.sum(spread, tensor, (policy, fingerprint), (how, hosts));
         }
-        let (handle, reply) =
-            pair(move |summed: Summed| hosts.finish(hosts.reduced(summed), how, policy.collective));
-        lane.send(Command::Sum(Sum { tensor, policy, fingerprint, shared: None, reply }));
-        handle
+        let summed = spread.sum(tensor, (policy, fingerprint), None);
+        summed.and_then(move |summed| hosts.finish(hosts.reduced(summed), how, policy.collective))
     }
 
     fn reduce_in_mesh(&self, array: Array, how: Reduce, operation: Fingerprint) -> Handle<Array> {
@@ -253,6 +254,12 @@ impl Session {
             }
             array
         })
+    }
+
+    /// The reduction of a call, and the policy that it is carried out by.
+    fn chosen(&self, options: ReduceOptions) -> (Reduce, Policy) {
+        let (how, policy) = options.within(&self.policy);
+        (how, policy.resolved(self.has_switch))
     }
 
     /// The ranks of this host, where they are all there are.
@@ -313,8 +320,4 @@ fn own_part(counts: &[u64], rank: u32) -> Option<Range<u64>> {
     let before = before.try_fold(0u64, |sum, count| sum.checked_add(*count))?;
     let own = *counts.get(rank as usize)?;
     Some(before..before.checked_add(own)?)
-}
-
-fn bytes_of(tensor: &Tensor) -> u64 {
-    tensor.len() * tensor.element().bytes() as u64
 }

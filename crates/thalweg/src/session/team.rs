@@ -15,7 +15,8 @@ use zerocopy::IntoBytes;
 
 use super::SessionConfig;
 use super::missing::{Hosts, Reduced};
-use crate::engine::{Command, End, HostOperation, Post, Sum, Summed};
+use super::spread::{Begun, Spread};
+use crate::engine::{Command, End, HostOperation, Post, Summed};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
 use crate::policy::{Policy, Reduce};
@@ -110,25 +111,27 @@ impl TeamThread {
     /// Sums within the host, then over all hosts, and shares the sum within the host again.
     pub fn sum(
         &self,
-        lane: &Post,
+        spread: Spread,
         mut tensor: Tensor,
         (policy, fingerprint): (Policy, Fingerprint),
         (how, hosts): (Reduce, Arc<Hosts>),
     ) -> Handle<Reduced<Tensor>> {
         let (handle, reply) = pair(|sum: Reduced<Tensor>| Ok(sum));
-        let (post, mates) = (lane.clone(), self.mates.clone());
-        let operation = begin(&post, fingerprint);
+        let (post, mates) = (spread.first().clone(), self.mates.clone());
+        let begun = spread.begin(fingerprint);
         self.queue(move |team| {
             team.label(Some(fingerprint));
             let summed = sum_within(team, &mut tensor)
                 .map_err(|error| mates.fail(&post, error))
-                .and_then(|()| sum_over_hosts(team, tensor, policy, (&post, &operation)))
+                .and_then(|()| {
+                    sum_over_hosts(team, tensor, (policy, fingerprint), (spread, &begun))
+                })
                 .map(|summed| hosts.reduced(summed))
                 .and_then(|sum| {
                     share(team, sum, (policy, hosts.ranks()))
                         .map_err(|error| mates.fail(&post, error))
                 });
-            operation.is_done.store(true, Ordering::Relaxed);
+            begun.end();
             reply.end(summed.and_then(|sum| hosts.finish(sum, how, policy.collective)));
         });
         handle
@@ -244,17 +247,14 @@ fn sum_within(team: &mut Team, tensor: &mut Tensor) -> Result<(), TeamError> {
 fn sum_over_hosts(
     team: &Team,
     tensor: Tensor,
-    policy: Policy,
-    (post, operation): (&Post, &Arc<HostOperation>),
+    operation: (Policy, Fingerprint),
+    (spread, begun): (Spread, &Begun),
 ) -> Result<Summed, Error> {
     if team.me() != LEADER {
         // The leader reports it, see `share`.
         return Ok(Summed { tensor, coverage: Coverage::Unreported });
     }
-    let (handle, reply) = pair(|summed: Summed| Ok(summed));
-    let (fingerprint, shared) = (operation.fingerprint, Some(Arc::clone(operation)));
-    post.send(Command::Sum(Sum { tensor, policy, fingerprint, shared, reply }));
-    handle.wait()
+    spread.sum(tensor, operation, Some(begun)).wait()
 }
 
 /// Hands on what the leader has: the sum, and its coverage where that is not always exact.

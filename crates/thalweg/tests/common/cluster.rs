@@ -42,6 +42,11 @@ impl Ground {
         }
     }
 
+    /// MTU that daemons announce: tests on loopback count packets of Ethernet.
+    fn mtu_bytes(&self) -> Option<u16> {
+        matches!(self, Ground::Loopback).then_some(1_500)
+    }
+
     fn bind(&self, seat: Seat) -> SocketAddr {
         let address = self.place(seat).map_or(Ipv4Addr::LOCALHOST, Place::address);
         (IpAddr::from(address), 0).into()
@@ -107,8 +112,15 @@ impl Cluster {
 
     /// A cluster of several racks, whose switches lose this share of packets.
     pub fn in_racks(ground: Ground, loss: f64, racks: Racks) -> Cluster {
-        let further = (1..racks.count()).map(|rack| start_switch(&ground, loss, rack)).collect();
-        let switch = start_switch(&ground, loss, 0);
+        let mtu_bytes = ground.mtu_bytes();
+        Cluster::of_mtu(ground, loss, racks, mtu_bytes)
+    }
+
+    /// The same with switches that announce this MTU, or that of their interface.
+    pub fn of_mtu(ground: Ground, loss: f64, racks: Racks, mtu_bytes: Option<u16>) -> Cluster {
+        let start = |rack| start_switch(&ground, loss, rack, mtu_bytes);
+        let further = (1..racks.count()).map(start).collect();
+        let switch = start_switch(&ground, loss, 0, mtu_bytes);
         let entry = switch.address();
         let server = start_server(&ground, entry);
         Cluster { ground, racks, server, switch, further, entry }
@@ -118,7 +130,7 @@ impl Cluster {
     /// It is given the address of the switch, and says its own.
     pub fn behind(before: impl FnOnce(SocketAddr) -> SocketAddr) -> Cluster {
         let ground = Ground::Loopback;
-        let switch = start_switch(&ground, 0.0, 0);
+        let switch = start_switch(&ground, 0.0, 0, ground.mtu_bytes());
         let entry = before(switch.address());
         let server = start_server(&ground, entry);
         Cluster { ground, racks: Racks::ONE, server, switch, further: Vec::new(), entry }
@@ -126,7 +138,8 @@ impl Cluster {
 
     /// The switch of the first rack ends, and another one starts in its place.
     pub fn restart_switch(self) -> Cluster {
-        let config = SwitchDaemonConfig::new(self.switch.address(), SECRET);
+        let mut config = SwitchDaemonConfig::new(self.switch.address(), SECRET);
+        config.mtu_bytes = self.ground.mtu_bytes();
         self.switch.stop().expect("it ran");
         let switch = self.ground.run(Seat::Switch(0), || SwitchDaemon::start(&config));
         Cluster { switch: switch.expect("its port is free again"), ..self }
@@ -153,6 +166,39 @@ impl Cluster {
             .config()
     }
 
+    /// The settings of a rank, and its host if there is a lab.
+    fn rank(&self, job: &str, rank: u32, ranks: u32) -> (SessionConfig, Option<Place>) {
+        (self.seat(job, rank, ranks), self.ground.place(Seat::Rank(rank)).cloned())
+    }
+
+    /// As [`run`](Cluster::run), for a job that fails: nobody leaves it.
+    pub fn run_to_failure<R: Send>(
+        self,
+        ranks: u32,
+        change: impl Fn(&mut SessionConfig) + Sync,
+        program: impl Fn(&Session) -> R + Sync,
+        meanwhile: impl FnOnce(),
+    ) -> (Cluster, Vec<R>) {
+        let job = format!("job-{}", JOBS.fetch_add(1, Ordering::Relaxed));
+        let (change, program) = (&change, &program);
+        let results = std::thread::scope(|scope| {
+            let start = |rank| {
+                let (mut config, place) = self.rank(&job, rank, ranks);
+                change(&mut config);
+                scope.spawn(move || {
+                    if let Some(place) = place {
+                        place.move_thread().expect("a place of the lab");
+                    }
+                    program(&Session::join(config).expect("all ranks are there"))
+                })
+            };
+            let threads: Vec<_> = (0..ranks).map(start).collect();
+            meanwhile();
+            threads.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
+        });
+        (self, results)
+    }
+
     /// Starts the same program at all ranks of a job, and does something meanwhile. Gives the results
     /// by rank.
     pub fn run<R: Send>(
@@ -166,9 +212,8 @@ impl Cluster {
         let (change, program) = (&change, &program);
         std::thread::scope(|scope| {
             let start = |rank| {
-                let mut config = self.seat(&job, rank, ranks);
+                let (mut config, place) = self.rank(&job, rank, ranks);
                 change(&mut config);
-                let place = self.ground.place(Seat::Rank(rank)).cloned();
                 scope.spawn(move || {
                     if let Some(place) = place {
                         place.move_thread().expect("a place of the lab");
@@ -189,10 +234,11 @@ impl Cluster {
 }
 
 /// A switch that loses this share of packets; every rack's loses other ones.
-fn start_switch(ground: &Ground, loss: f64, rack: u32) -> SwitchDaemon {
+fn start_switch(ground: &Ground, loss: f64, rack: u32, mtu_bytes: Option<u16>) -> SwitchDaemon {
     let seat = Seat::Switch(rack);
     let mut config = SwitchDaemonConfig::new(ground.bind(seat), SECRET);
     (config.loss, config.seed) = (loss, u64::from(rack) + 1);
+    config.mtu_bytes = mtu_bytes;
     ground.run(seat, || SwitchDaemon::start(&config)).expect("a switch starts")
 }
 

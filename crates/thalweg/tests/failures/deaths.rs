@@ -9,7 +9,10 @@ use crate::stage::{Stage, expect, say};
 pub const RANKS: u32 = 4;
 
 /// The rank that dies, where one does. Scripts meet at rank 0.
-const VICTIM: usize = 1;
+pub const VICTIM: usize = 1;
+
+/// Name of the job.
+pub const JOB: &str = "dying";
 
 /// Values of a sum: one that takes longer than what a rank does between two of them.
 const VALUES: usize = 250_000;
@@ -31,7 +34,7 @@ pub enum Death {
     Server,
 }
 
-/// The moment of a death.
+/// The moment of a death, or of a disturbance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
     /// While all ranks sum without a pause.
@@ -61,7 +64,7 @@ impl Learned {
 
 /// Lets something die, and waits until every other rank has its error.
 pub fn learn(stage: &mut Stage, death: Death, moment: Moment) -> Learned {
-    let mut ranks = brought_to(stage, moment);
+    let mut ranks = brought_to(stage, moment, VALUES);
     let since = Instant::now();
     // A rank that is cut off lives until the others have their errors.
     let _cut_off = strike(stage, &mut ranks, death);
@@ -85,12 +88,12 @@ pub fn check(mut stage: Stage, death: Death, moment: Moment) {
     assert!(learned.is_named(), "{:#?}", learned.errors);
 }
 
-/// The ranks of a job at that moment.
-fn brought_to(stage: &Stage, moment: Moment) -> Vec<Process> {
+/// The ranks of a job at that moment, with this number of values in a sum.
+pub fn brought_to(stage: &Stage, moment: Moment, values: usize) -> Vec<Process> {
     let limit = stage.limit();
     if moment == Moment::Joining {
         let last = RANKS - 1;
-        let ranks = Vec::from_iter((0..last).map(|rank| stage.rank("dying", rank, RANKS)));
+        let ranks = Vec::from_iter((0..last).map(|rank| stage.rank(JOB, rank, RANKS)));
         if stage.python.is_some() {
             // It sees no event before it has joined.
             expect(&ranks, "joining", limit);
@@ -100,9 +103,9 @@ fn brought_to(stage: &Stage, moment: Moment) -> Vec<Process> {
         }
         return ranks;
     }
-    let mut ranks = stage.job("dying", RANKS);
+    let mut ranks = stage.job(JOB, RANKS);
     let (times, until) = if moment == Moment::Idle { (3, "done") } else { (1_000_000, "sum 5") };
-    say(&mut ranks, &format!("sum {VALUES} {times}"));
+    say(&mut ranks, &format!("sum {values} {times}"));
     expect(&ranks, until, limit);
     ranks
 }

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::deaths::RANKS;
+use thalweg_core::Rate;
+use thalweg_lab::Spec;
+
+use crate::deaths::{JOB, Moment, RANKS, VICTIM, brought_to};
 use crate::process::Process;
 use crate::stage::{Stage, expect, say};
 
@@ -25,50 +28,71 @@ pub enum Disturbance {
     NoSwitch(Duration),
 }
 
-/// Disturbs a job that sums without a pause. Returns the longest time between two sums of a rank. Ranks check every
-/// sum; one that is wrong, and any error, ends the test.
-pub fn endure(stage: &mut Stage, disturbance: Disturbance) -> Duration {
-    let mut ranks = stage.job("disturbed", RANKS);
-    say(&mut ranks, &format!("sum {VALUES} 1000000"));
-    expect(&ranks, "sum 5", stage.limit());
-    let mut sums = vec![Vec::new(); ranks.len()];
+/// Disturbs a job at that moment. Returns the longest time between two sums of a rank, or, where ranks join, the time until
+/// the last of them has joined. Ranks check every sum; one that is wrong, and any error, ends the test.
+pub fn endure(stage: &mut Stage, disturbance: Disturbance, moment: Moment) -> Duration {
+    let mut ranks = brought_to(stage, moment, VALUES);
     let since = Instant::now();
-    disturb(stage, &ranks, disturbance);
+    let span = strike(stage, &ranks, disturbance);
+    // Whatever comes next comes during the disturbance.
+    match moment {
+        Moment::Operation => {}
+        Moment::Idle => say(&mut ranks, &format!("sum {VALUES} 1000000")),
+        Moment::Joining => ranks.push(stage.rank(JOB, RANKS - 1, RANKS)),
+    }
+    std::thread::sleep(span);
+    mend(stage, &ranks, disturbance);
     let over = Instant::now();
-    let end = over + stage.times.known() + stage.limit();
+    let limit = stage.times.known() + stage.limit();
+    let joined = (moment == Moment::Joining).then(|| {
+        let joined = ranks.iter().map(|rank| rank.expect_at("joined", limit).0).max();
+        say(&mut ranks, &format!("sum {VALUES} 1000000"));
+        joined.expect("there are ranks").saturating_duration_since(since)
+    });
+    let gap = longest_pause(&ranks, since, over, over + 2 * limit);
+    let pause = joined.unwrap_or(gap);
+    println!("{disturbance:?}, {moment:?}: a pause of {pause:?}");
+    pause
+}
+
+/// Waits for sums of all ranks after the disturbance. Returns the longest time between two of a rank.
+fn longest_pause(ranks: &[Process], since: Instant, over: Instant, end: Instant) -> Duration {
+    let mut sums = vec![Vec::new(); ranks.len()];
     let is_done = |sums: &Vec<Instant>| sums.iter().filter(|at| **at > over).count() >= SUMS_AFTER;
     while !sums.iter().all(is_done) {
-        assert!(Instant::now() < end, "{disturbance:?}: the job does not go on");
+        assert!(Instant::now() < end, "the job does not go on");
         std::thread::sleep(Duration::from_millis(50));
         let new = ranks.iter().map(|rank| rank.times_of("sum"));
         sums.iter_mut().zip(new).for_each(|(sums, new)| sums.extend(new));
     }
-    let pause = sums.iter().map(|sums| longest_gap(since, sums)).max().unwrap_or_default();
-    println!("{disturbance:?}: a pause of {pause:?}");
-    pause
+    sums.iter().map(|sums| longest_gap(since, sums)).max().unwrap_or_default()
 }
 
-fn disturb(stage: &mut Stage, ranks: &[Process], disturbance: Disturbance) {
+/// Begins a disturbance. Returns how long it lasts.
+fn strike(stage: &mut Stage, ranks: &[Process], disturbance: Disturbance) -> Duration {
     match disturbance {
         Disturbance::Stop(span) => {
-            ranks[1].signal("STOP");
-            std::thread::sleep(span);
-            ranks[1].signal("CONT");
+            ranks[VICTIM].signal("STOP");
+            span
         }
         Disturbance::Server(span) => {
             stage.kill_server();
-            std::thread::sleep(span);
-            stage.start_server();
+            span
         }
-        Disturbance::Switch(span) => {
+        Disturbance::Switch(span) | Disturbance::NoSwitch(span) => {
             stage.kill_switch();
-            std::thread::sleep(span);
-            stage.start_switch();
+            span
         }
-        Disturbance::NoSwitch(span) => {
-            stage.kill_switch();
-            std::thread::sleep(span);
-        }
+    }
+}
+
+/// Ends it, if it has an end.
+fn mend(stage: &mut Stage, ranks: &[Process], disturbance: Disturbance) {
+    match disturbance {
+        Disturbance::Stop(_) => ranks[VICTIM].signal("CONT"),
+        Disturbance::Server(_) => stage.start_server(),
+        Disturbance::Switch(_) => stage.start_switch(),
+        Disturbance::NoSwitch(_) => {}
     }
 }
 
@@ -91,6 +115,11 @@ pub struct Slowdown {
 /// Sums of a turn, and turns of every job.
 const TURN_SUMS: usize = 3;
 const TURNS: usize = 9;
+
+/// A lab whose links are so slow that they decide how long a sum takes, and not the processors that all hosts share.
+pub fn timed_spec() -> Spec {
+    Spec { hosts: RANKS, servers: 1, rate: Rate::from_mbps(100), ..Spec::default() }
+}
 
 /// Lets three jobs take turns: one that has lost its switch, and two that never had one.
 pub fn slowdown(stage: &mut Stage, values: usize) -> Slowdown {

@@ -1,14 +1,18 @@
 //! Sessions that are interrupted, dropped, or cannot join: nothing hangs.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig};
 use thalweg::{Cancel, Error, ErrorKind, Reduce, Session, SessionConfig};
+use thalweg_control::{Access, inquiry};
 use thalweg_wire::tag::Secret;
+
+use crate::process::Process;
 
 /// Values that do not fit into the network at once.
 const LONG: usize = 1 << 20;
+const LIMIT: Duration = Duration::from_secs(20);
 
 fn server() -> ServerDaemon {
     let bind = ([127, 0, 0, 1], 0).into();
@@ -108,6 +112,44 @@ fn check_interrupts(how: &str, interrupt: impl Fn(&Cancel, &Session) + Sync) {
     }
 }
 
+/// The wait of this name.
+pub fn wait_of(name: &str) -> Wait {
+    WAITS.iter().find(|(other, _)| *other == name).expect("one of the waits").1
+}
+
+/// Presses Ctrl-C in a program that has mapped it to a token, and times how long the process is there.
+fn check_ctrl_c(server: SocketAddr, name: &str) {
+    let job = format!("ctrl-c-{name}");
+    let mut process = Process::start_in(&format!("interruptible {server} {job} {name}"), None);
+    process.expect("listening", LIMIT);
+    let peer = (name != "joining").then(|| {
+        let session = Session::join(rank(server, &job, 1, 2)).expect("both are there");
+        process.expect("joined", LIMIT);
+        session
+    });
+    // It waits by then.
+    std::thread::sleep(Duration::from_millis(300));
+    let since = Instant::now();
+    process.signal("INT");
+    let took = process.wait_end(LIMIT) - since;
+    println!("the process was gone {took:?} after Ctrl-C in {name}");
+    assert!(took < Duration::from_secs(2), "{name}: the process was gone after {took:?}");
+    assert_eq!(process.expect("error", LIMIT), "[0] aborted by rank 0: Ctrl-C", "{name}");
+    if let Some(peer) = peer {
+        let error = peer.barrier().wait().expect_err("the job is over");
+        assert_eq!(error.to_string(), "aborted by rank 0: Ctrl-C", "{name}");
+    }
+}
+
+// spec: E-02 sockets
+#[test]
+fn a_program_that_maps_ctrl_c_to_a_token_is_gone_soon_whatever_it_waits_for() {
+    let server = server();
+    for name in ["joining"].into_iter().chain(WAITS.map(|(name, _)| name)) {
+        check_ctrl_c(server.address(), name);
+    }
+}
+
 // spec: E-02 sockets
 #[test]
 fn every_wait_can_be_cancelled_from_another_thread() {
@@ -175,6 +217,27 @@ fn ranks_keep_to_their_ports() {
     config.ports = Some(port + 1..=port + 8);
     let text = error(Session::join(config)).to_string();
     assert!(text.contains("no block of eight ports"), "{text}");
+
+    let (ports, threads) = (21_003..=21_400, 3);
+    let sessions = joined([0, 1].map(|at| {
+        let mut config = rank(server.address(), "within", at, 2);
+        (config.ports, config.threads) = (Some(ports.clone()), Some(threads));
+        config
+    }));
+    let endpoint = server.address().to_string();
+    let places = inquiry::topology(&Access { endpoint, token: None, tls_ca: None });
+    let jobs = places.expect("the server answers").jobs;
+    let addresses: Vec<SocketAddr> = jobs
+        .iter()
+        .flat_map(|job| &job.ranks)
+        .map(|rank| rank.address.parse().expect("an address"))
+        .collect();
+    assert_eq!(addresses.len(), 2 * threads as usize, "every thread has its own: {jobs:?}");
+    for address in addresses {
+        assert!(ports.contains(&address.port()), "{address}");
+        assert!(UdpSocket::bind(address).is_err(), "the rank has {address}");
+    }
+    drop(sessions);
 }
 
 /// A node is named by half of its address, so that hosts of different networks cannot work together.

@@ -64,16 +64,21 @@ impl Process {
     /// Waits for a line that begins like this, and gives its rest. Others are passed over, but not an
     /// error that is not waited for.
     pub fn expect(&self, start: &str, within: Duration) -> String {
+        self.expect_at(start, within).1
+    }
+
+    /// The same, with the moment at which the line came.
+    pub fn expect_at(&self, start: &str, within: Duration) -> (Instant, String) {
         let end = Instant::now() + within;
         let mut last = String::from("nothing");
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let (_, line) = self.lines.recv_timeout(left).unwrap_or_else(|error| {
+            let (at, line) = self.lines.recv_timeout(left).unwrap_or_else(|error| {
                 let name = &self.name;
                 panic!("{name}: no \"{start}\" within {within:?} ({error}), last heard: {last}")
             });
             if let Some(rest) = line.strip_prefix(start) {
-                return rest.trim().to_owned();
+                return (at, rest.trim().to_owned());
             }
             assert!(!line.starts_with("error"), "{}: {line}", self.name);
             last = line;
@@ -93,6 +98,16 @@ impl Process {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status();
         assert!(sent.is_ok_and(|status| status.success()), "{} cannot be signalled", self.name);
+    }
+
+    /// Waits until it is gone, and returns when that was.
+    pub fn wait_end(&mut self, within: Duration) -> Instant {
+        let end = Instant::now() + within;
+        while self.child.try_wait().expect("it can be waited for").is_none() {
+            assert!(Instant::now() < end, "{} is there {within:?} later", self.name);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Instant::now()
     }
 
     /// Kills it, without a chance to say goodbye.

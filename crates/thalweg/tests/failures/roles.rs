@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 use thalweg::internal::Event;
-use thalweg::{Error, Reduce, Session, SessionConfig};
+use thalweg::{Cancel, Error, Reduce, Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
+use crate::interrupts;
 use crate::process::{MARK, ROLE};
 use crate::stage::{NO_SWITCH, TOKEN};
 
@@ -36,6 +37,7 @@ fn child() {
             thalweg::internal::listen(note);
             attend(config.config());
         }
+        ["interruptible", server, job, wait] => interruptible(server, job, wait),
         _ => panic!("no role {role}"),
     }
 }
@@ -116,6 +118,23 @@ fn attend(config: SessionConfig) {
             Ok(()) => tell("done"),
             Err(error) => tell_error(&error),
         }
+    }
+}
+
+/// Rank 0 of two, whose program ends with the wait that Ctrl-C interrupts.
+fn interruptible(server: &str, job: &str, wait: &str) {
+    let cancel = Cancel::new();
+    let pressed = cancel.clone();
+    ctrlc::set_handler(move || pressed.cancel("Ctrl-C")).expect("no other handler");
+    tell("listening");
+    let config = Session::builder(server, job).rank(0, 2).share_memory(false).cancel(cancel);
+    let ended = config.join().and_then(|session| {
+        tell("joined");
+        interrupts::wait_of(wait)(&session)
+    });
+    match ended {
+        Ok(()) => tell("done"),
+        Err(error) => tell_error(&error),
     }
 }
 

@@ -1,7 +1,5 @@
 //! Packets that nobody asked for.
 
-use std::sync::Arc;
-
 use thalweg_aggregate::Setup;
 use thalweg_core::{JobId, NodeId, Rng};
 use thalweg_wire::aggregate::{
@@ -56,20 +54,53 @@ impl Trick {
     ];
 }
 
+/// A job in one of its epochs.
+#[derive(Clone, Copy)]
+pub struct Job {
+    pub id: JobId,
+    pub epoch: u32,
+}
+
+impl From<&Setup> for Job {
+    fn from(setup: &Setup) -> Job {
+        Job { id: setup.job, epoch: setup.epoch }
+    }
+}
+
 /// A tenant with a job and a key of its own, who has seen packets of another one.
 pub struct Attacker {
     rng: Rng,
-    own: JobId,
+    own: Job,
     key: Key,
-    victim: Arc<Setup>,
+    victim: Job,
+    server: NodeId,
+    switch: NodeId,
+    /// Place in the tree of its job, if it has one.
+    place: Option<Branch>,
     overheard: Vec<Owned>,
     next_overheard: usize,
 }
 
 impl Attacker {
-    pub fn new(seed: u64, own: JobId, key: Key, victim: Arc<Setup>) -> Attacker {
+    pub fn new(seed: u64, own: Job, key: Key, victim: Job) -> Attacker {
         let rng = Rng::new(seed).stream("attacker");
-        Attacker { rng, own, key, victim, overheard: Vec::new(), next_overheard: 0 }
+        let (server, switch, overheard) = (SERVER, SWITCH, Vec::new());
+        let (place, next_overheard) = (None, 0);
+        Attacker { rng, own, key, victim, server, switch, place, overheard, next_overheard }
+    }
+
+    /// The same against these daemons, instead of those of tests without a network, with a place in the tree of its job.
+    pub fn against(self, server: NodeId, switch: NodeId, place: Branch) -> Attacker {
+        Attacker { server, switch, place: Some(place), ..self }
+    }
+
+    /// Takes the job of an honest packet for its victim from now on, and remembers the packet.
+    pub fn follow(&mut self, packet: &Owned) {
+        let [id, epoch] = [&packet.header[JOB_AT..][..8], &packet.header[EPOCH_AT..][..4]];
+        let id = JobId(u64::from_le_bytes(id.try_into().expect("eight bytes")));
+        let epoch = u32::from_le_bytes(epoch.try_into().expect("four bytes"));
+        self.victim = Job { id, epoch };
+        self.overhear(packet);
     }
 
     /// Remembers an honest packet, in place of an old one.
@@ -89,16 +120,16 @@ impl Attacker {
             Trick::Replayed => self.replayed(),
             Trick::Own => self.proper(self.own),
             Trick::OwnNonsense => self.nonsense(),
-            Trick::Disguised => self.proper(self.victim.job),
+            Trick::Disguised => self.proper(self.victim),
             Trick::Borrowed => self.borrowed(),
         }
     }
 
     fn target(&mut self) -> NodeId {
         match self.rng.below(4) {
-            0 => SERVER,
+            0 => self.server,
             1 => node(self.rng.below(3) as u32),
-            _ => SWITCH,
+            _ => self.switch,
         }
     }
 
@@ -119,7 +150,7 @@ impl Attacker {
             packet.header[3] = 15 + self.rng.below(10) as u8;
         }
         if self.rng.chance(0.5) {
-            packet.header[JOB_AT..][..8].copy_from_slice(&self.victim.job.0.to_le_bytes());
+            packet.header[JOB_AT..][..8].copy_from_slice(&self.victim.id.0.to_le_bytes());
             packet.header[EPOCH_AT..][..4].copy_from_slice(&self.victim.epoch.to_le_bytes());
         }
         packet.body = vec![0xa5; self.rng.below(200) as usize];
@@ -178,35 +209,38 @@ impl Attacker {
     }
 
     /// A header of any kind that keeps all rules, about some fragment near those of the honest job.
-    fn proper(&mut self, job: JobId) -> Owned {
+    fn proper(&mut self, claimed: Job) -> Owned {
+        let Job { id: job, epoch } = claimed;
         let mut packet = Owned::to(self.target());
         let (sequence, operation) = (self.sequence(), self.rng.below(3) as u32);
-        let identity = Identity { job, epoch: 1, sequence, attempt: 0, operation };
+        let identity = Identity { job, epoch, sequence, attempt: 0, operation };
         let values = 1 + self.rng.below(40) as u16;
         let header = &mut packet.header;
-        match self.rng.below(6) {
+        let kind = self.rng.below(6);
+        match kind {
             0 => self.gradient(identity).encode(header),
             1 => self.parameter(identity).encode(header),
             2 => self.query(identity).encode(header),
             3 => self.request(identity).encode(header),
-            4 => Notice { job, epoch: 1, switch: self.target() }.encode(header),
+            4 => Notice { job, epoch, switch: self.target() }.encode(header),
             _ => {
                 // Trees of as many servers as there are: each is another one to remember.
                 let server = NodeId(self.rng.below(5_000) as u32);
                 let (parent, level) = (self.target(), self.rng.below(4) as u8);
                 let stations = 1;
                 let switches = [0; 4];
-                Announcement { job, epoch: 1, server, parent, level, stations, switches }
+                Announcement { job, epoch, server, parent, level, stations, switches }
                     .encode(header);
                 let children: Vec<NodeId> =
                     (0..1 + self.rng.below(4)).map(|_| self.target()).collect();
                 packet.body = StationBytes::new([0; 4], &children).as_bytes().to_vec();
             }
         }
-        if packet.body.is_empty() && self.rng.chance(0.9) {
+        // Contributions and results have values.
+        if packet.body.is_empty() && self.rng.chance(if kind < 2 { 0.9 } else { 0.1 }) {
             packet.body = vec![0x3f; 4 * usize::from(values)];
         }
-        self.claim(&mut packet, job);
+        self.claim(&mut packet, claimed);
         packet
     }
 
@@ -215,6 +249,11 @@ impl Attacker {
     }
 
     fn branch(&mut self) -> Branch {
+        if let Some(place) = self.place
+            && self.rng.chance(0.7)
+        {
+            return place;
+        }
         let fan_in = 1 + self.rng.below(32);
         let place = self.rng.below(fan_in);
         Branch::new([fan_in as u8, 0, 0, 0], [place as u8, 0, 0, 0])
@@ -236,7 +275,7 @@ impl Attacker {
             resend: self.rng.chance(0.2),
             repair: self.rng.chance(0.1),
             result: self.rng.chance(0.1),
-            ..Gradient::fresh(identity, aggregator, numbers, SERVER, branch)
+            ..Gradient::fresh(identity, aggregator, numbers, self.server, branch)
         }
     }
 
@@ -248,7 +287,7 @@ impl Attacker {
             everyone_distance: self.rng.below(100) as u16,
             congested: self.rng.chance(0.5),
             repeat: self.rng.chance(0.1),
-            ..Parameter::sum(identity, aggregator, numbers, SERVER, 1)
+            ..Parameter::sum(identity, aggregator, numbers, self.server, 1)
         }
     }
 
@@ -258,7 +297,8 @@ impl Attacker {
             watermark_distance: self.rng.below(100) as u16,
             heard_distance: self.rng.below(100) as i32 - 50,
             bypass: self.rng.chance(0.3),
-            ..Query::new(identity, aggregator, SERVER, branch)
+            awaited: self.rng.chance(0.3),
+            ..Query::new(identity, aggregator, self.server, branch)
         }
     }
 
@@ -266,7 +306,7 @@ impl Attacker {
         Request {
             identity,
             aggregator: self.aggregator(),
-            server: SERVER,
+            server: self.server,
             branch: self.branch(),
             level: 0,
             wanted: self.rng.bits() as u32,
@@ -280,10 +320,10 @@ impl Attacker {
     }
 
     /// Speaks for a job, with its own key.
-    fn claim(&self, packet: &mut Owned, job: JobId) {
+    fn claim(&self, packet: &mut Owned, job: Job) {
         let header = &mut packet.header;
-        header[JOB_AT..][..8].copy_from_slice(&job.0.to_le_bytes());
-        header[EPOCH_AT..][..4].copy_from_slice(&1_u32.to_le_bytes());
+        header[JOB_AT..][..8].copy_from_slice(&job.id.0.to_le_bytes());
+        header[EPOCH_AT..][..4].copy_from_slice(&job.epoch.to_le_bytes());
         tag::seal_sized(header, packet.body.len(), &self.key);
     }
 

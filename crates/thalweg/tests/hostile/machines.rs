@@ -89,9 +89,10 @@ fn jobs() -> (Arc<Setup>, Arc<Setup>) {
 fn attack(seed: u64, packets: u64, only: Option<Trick>) {
     let (honest_setup, hostile_setup) = jobs();
     let mut table = Table::new(&honest_setup);
+    let own = (&*hostile_setup).into();
     table.server.adopt(table.now, hostile_setup);
     let key = Key::derive(&SECRET, HOSTILE, 1);
-    let mut attacker = Attacker::new(seed, HOSTILE, key, honest_setup);
+    let mut attacker = Attacker::new(seed, own, key, (&*honest_setup).into());
     let mut rng = Rng::new(seed).stream("tricks");
     let mut honest = Honest { operations: 0, finished: 0, steps: 0, steps_max: 0 };
     honest.submit(&mut table);

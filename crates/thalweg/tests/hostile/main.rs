@@ -12,9 +12,11 @@ mod counting;
 #[path = "../common/hand.rs"]
 mod hand;
 mod machines;
+mod measure;
 mod memory;
 #[path = "../failures/process.rs"]
 mod process;
 mod roles;
+mod sealed;
 mod sockets;
 mod tenants;

@@ -1,31 +1,79 @@
-//! A child process that is a server, whose memory can be measured.
+//! Child processes: daemons whose memory and counters can be read, and a tenant that attacks others.
 
 use std::io::{self, Write};
 
-use thalweg::daemon::{ServerDaemon, ServerDaemonConfig};
+use std::sync::Arc;
+
+use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
+use thalweg::metrics::Endpoint;
 
 use crate::cluster::SECRET;
 use crate::process::{MARK, ROLE};
+use crate::sealed;
+
+const BIND: &str = "127.0.0.1:0";
 
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let ["server", job_bytes, total_bytes] = role.split(' ').collect::<Vec<_>>()[..] else {
-        panic!("no role {role}")
-    };
-    let bind = "127.0.0.1:0".parse().expect("an address");
-    let mut config = ServerDaemonConfig::new(bind, SECRET);
-    config.memory.of_job_bytes = job_bytes.parse().expect("a number");
-    config.memory.total_bytes = total_bytes.parse().expect("a number");
-    let server = ServerDaemon::start(&config).expect("a server starts");
-    tell(&format!("at {}", server.address()));
-    for _ in io::stdin().lines().map_while(Result::ok) {
-        let memory = server.snapshot().expect("it runs").memory;
-        tell(&format!("reserved {} {}", memory.reserved_bytes, memory.refused.memory));
+    match role.split(' ').collect::<Vec<_>>()[..] {
+        ["server", job_bytes, total_bytes, cores] => server(job_bytes, total_bytes, cores),
+        ["switch", aggregators, values] => switch(aggregators, values),
+        ["tenant", server, switch, token, seed] => sealed::attack(server, switch, token, seed),
+        _ => panic!("no role {role}"),
     }
 }
 
-fn tell(line: &str) {
+fn server(job_bytes: &str, total_bytes: &str, cores: &str) {
+    let mut config = ServerDaemonConfig::new(BIND.parse().expect("an address"), SECRET);
+    config.memory.of_job_bytes = job_bytes.parse().expect("a number");
+    config.require_token = true;
+    config.cores = cores.parse().expect("a number");
+    config.memory.total_bytes = total_bytes.parse().expect("a number");
+    let server = Arc::new(ServerDaemon::start(&config).expect("a server starts"));
+    let source = Arc::clone(&server);
+    let about = "a server".to_owned();
+    let metrics =
+        Endpoint::start(BIND.parse().expect("an address"), about, move || source.metrics());
+    let metrics = metrics.expect("a free port");
+    tell(&format!("at {} {}", server.address(), metrics.local_address()));
+    for line in io::stdin().lines().map_while(Result::ok) {
+        let snapshot = server.snapshot().expect("it runs");
+        let memory = &snapshot.memory;
+        if line == "counts" {
+            let refused = memory.refused.named().into_iter();
+            let dropped = snapshot.server.named().into_iter();
+            let dropped = dropped
+                .filter(|(name, _)| ["forged", "unknown", "malformed", "beyond"].contains(name));
+            tell_counts(snapshot.refused.iter().copied().chain(refused).chain(dropped));
+        } else {
+            let refused = memory.refused.memory + memory.refused.token_memory;
+            tell(&format!("reserved {} {refused}", memory.reserved_bytes));
+        }
+    }
+}
+
+fn switch(aggregators: &str, values: &str) {
+    let mut config = SwitchDaemonConfig::new(BIND.parse().expect("an address"), SECRET);
+    config.cores = 1;
+    config.aggregators = Some(aggregators.parse().expect("a number"));
+    config.values_max = Some(values.parse().expect("a number"));
+    let switch = SwitchDaemon::start(&config).expect("a switch starts");
+    tell(&format!("at {}", switch.address()));
+    for _ in io::stdin().lines().map_while(Result::ok) {
+        let counts = switch.snapshot().expect("it runs").switch.named().into_iter();
+        let names = ["forged", "malformed", "unknown_server", "other_version", "notices"];
+        tell_counts(counts.filter(|(name, _)| names.contains(name)));
+    }
+}
+
+/// Counters, as `name=count` each.
+fn tell_counts(counts: impl Iterator<Item = (&'static str, u64)>) {
+    let counts: Vec<String> = counts.map(|(name, count)| format!("{name}={count}")).collect();
+    tell(&format!("counts {}", counts.join(" ")));
+}
+
+pub fn tell(line: &str) {
     let mut out = io::stdout().lock();
     // A parent that is gone needs nothing.
     let _ = writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush());

@@ -6,13 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use thalweg::{Reduce, Session};
-use thalweg_aggregate::Numeric;
-use thalweg_core::{JobId, NodeId};
+use thalweg_core::JobId;
 use thalweg_wire::tag::Key;
 
-use crate::attacker::{Attacker, Trick};
+use crate::attacker::{Attacker, Job, Trick};
 use crate::cluster::{Cluster, Ground};
-use crate::hand::setup;
 
 pub const RANKS: u32 = 3;
 const VALUES: usize = 30_000;
@@ -67,10 +65,10 @@ pub fn sums(session: &Session) {
 }
 
 /// Sends whatever it can think of, as fast as the daemons can just bear.
-fn flood(seed: u64, to: &[SocketAddr], is_over: &AtomicBool, sent: &AtomicU64) {
+pub fn flood(seed: u64, to: &[SocketAddr], is_over: &AtomicBool, sent: &AtomicU64) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let victim = setup(JobId(4), &[NodeId(1), NodeId(2)], Numeric::Float, 32);
-    let mut attacker = Attacker::new(seed, JobId(8), Key([1; 16]), victim);
+    let [own, victim] = [8, 4].map(|job| Job { id: JobId(job), epoch: 1 });
+    let mut attacker = Attacker::new(seed, own, Key([1; 16]), victim);
     while !is_over.load(Ordering::Relaxed) {
         for trick in Trick::ALL {
             for address in to {

@@ -36,7 +36,7 @@ fn a_tenant_at_the_control_channel_changes_no_sum() {
             scope.spawn(move || list(server, is_over, calls, seen));
         }
         for number in 0..4 {
-            scope.spawn(move || squat(server, number, is_over, calls));
+            scope.spawn(move || squat(server, number, &["job-0", "job-1"], is_over, calls));
         }
         // Also if a rank panics.
         let _end = End(is_over);
@@ -55,7 +55,12 @@ fn a_tenant_at_the_control_channel_changes_no_sum() {
 }
 
 /// Asks for everything that there is to see.
-fn list(server: SocketAddr, is_over: &AtomicBool, calls: &AtomicU64, seen: &Mutex<Vec<String>>) {
+pub fn list(
+    server: SocketAddr,
+    is_over: &AtomicBool,
+    calls: &AtomicU64,
+    seen: &Mutex<Vec<String>>,
+) {
     while !is_over.load(Ordering::Relaxed) {
         let (topology, statistics) =
             (inquiry::topology(&access(server)), inquiry::statistics(&access(server), None));
@@ -67,17 +72,24 @@ fn list(server: SocketAddr, is_over: &AtomicBool, calls: &AtomicU64, seen: &Mute
     }
 }
 
-/// Joins the victim's job as one of its ranks, and registers jobs of its own that never begin.
-fn squat(server: SocketAddr, number: u32, is_over: &AtomicBool, calls: &AtomicU64) {
+/// Joins jobs of a victim as one of their ranks, and registers jobs of its own that never begin. Without names, it does only
+/// the latter.
+pub fn squat(
+    server: SocketAddr,
+    number: u32,
+    names: &[&str],
+    is_over: &AtomicBool,
+    calls: &AtomicU64,
+) {
     for round in 0.. {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
-        let victims = round % 2 == 0;
+        let victims = round % 2 == 0 && !names.is_empty();
         let config = AttendConfig {
             access: access(server),
             name: if victims {
-                format!("job-{}", number % 2)
+                names[number as usize % names.len()].to_owned()
             } else {
                 format!("mallory-{number}-{round}")
             },
@@ -87,6 +99,8 @@ fn squat(server: SocketAddr, number: u32, is_over: &AtomicBool, calls: &AtomicU6
             life: u64::from(number) << 32 | round,
             host: "evil".into(),
             switch: None,
+            threads: 1,
+            mtu_bytes: None,
             ticket: None,
             settings: Settings::default(),
         };

@@ -16,6 +16,8 @@ pub const SECRET: Secret = Secret([5; 16]);
 pub struct Cluster {
     pub server: ServerDaemon,
     pub switch: SwitchDaemon,
+    /// True if ranks and the server name the switch.
+    is_switch_named: bool,
     notes: Arc<Mutex<Vec<String>>>,
 }
 
@@ -36,12 +38,29 @@ static JOBS: AtomicU32 = AtomicU32::new(0);
 impl Cluster {
     /// A cluster whose switch loses this share of packets.
     pub fn losing(loss: f64) -> Cluster {
+        Cluster::start(1, loss, true)
+    }
+
+    /// The same with daemons on this number of cores.
+    pub fn on_cores(cores: u16, loss: f64) -> Cluster {
+        Cluster::start(cores, loss, true)
+    }
+
+    /// A cluster whose switch nobody names.
+    pub fn without_switch() -> Cluster {
+        Cluster::start(1, 0.0, false)
+    }
+
+    fn start(cores: u16, loss: f64, is_switch_named: bool) -> Cluster {
         let loopback = ([127, 0, 0, 1], 0).into();
         let mut switch = SwitchDaemonConfig::new(loopback, SECRET);
-        switch.loss = loss;
+        (switch.loss, switch.cores) = (loss, cores);
+        // Tests count packets.
+        switch.mtu_bytes = Some(1_500);
         let switch = SwitchDaemon::start(&switch).expect("a switch starts on loopback");
         let mut server = ServerDaemonConfig::new(loopback, SECRET);
-        server.switch = Some(switch.address());
+        server.switch = is_switch_named.then(|| switch.address());
+        server.cores = cores;
         let server = ServerDaemon::start(&server).expect("a server starts on loopback");
         let notes = Arc::new(Mutex::new(Vec::new()));
         let (kept, address) = (Arc::clone(&notes), server.address().to_string());
@@ -50,7 +69,7 @@ impl Cluster {
                 kept.lock().expect("nobody panics with it").push(event.text.clone());
             }
         });
-        Cluster { server, switch, notes }
+        Cluster { server, switch, is_switch_named, notes }
     }
 
     /// Lines for the operator of the server.
@@ -60,13 +79,13 @@ impl Cluster {
 
     /// The settings of a rank on a host of its own.
     pub fn config(&self, job: &str, rank: u32, ranks: u32) -> SessionConfig {
-        Session::builder(self.server.address().to_string(), job)
+        let builder = Session::builder(self.server.address().to_string(), job)
             .rank(rank, ranks)
-            .switch(self.switch.address())
             .share_memory(false)
             .operation_timeout(Duration::from_secs(20))
-            .stall_after(Duration::from_secs(2))
-            .config()
+            .stall_after(Duration::from_secs(2));
+        let is_named = self.is_switch_named;
+        if is_named { builder.switch(self.switch.address()).config() } else { builder.config() }
     }
 
     /// Runs the same program at all ranks of a job, and gives their results by rank.

@@ -195,7 +195,7 @@ fn sums_go_to_the_least_loaded_thread() {
     let lengths = [90_000, 60_000, 10_000, 10_000, 10_000, 50_000];
     let sums = cluster.run(
         3,
-        |config| config.threads = 2,
+        |config| config.threads = Some(2),
         |session| {
             let begin =
                 |values| session.all_reduce(contribution(session.rank(), values), Reduce::Sum);
@@ -228,7 +228,7 @@ fn ranks_choose_the_same_threads_whatever_has_ended_where() {
     let length = |round: usize| if round.is_multiple_of(3) { 120_000 } else { 3_000 + round };
     let results = cluster.run(
         3,
-        |config| config.threads = 3,
+        |config| config.threads = Some(3),
         |session| {
             let rank = session.rank() as usize;
             let (mut open, mut sums) = (Vec::new(), vec![Vec::new(); ROUNDS]);

@@ -180,7 +180,7 @@ impl ByDelay {
     /// Takes in an acknowledgement. Returns the state of the queues at the end of a round.
     #[inline]
     fn on_ack(&mut self, acked: &Acked) -> Option<QueueState> {
-        let state = self.judge.on_ack(acked).filter(|_| !self.probe.is_probing());
+        let state = self.judge.on_ack(acked, 1).filter(|_| !self.probe.is_probing());
         self.probe.on_ack(acked.now);
         state
     }

@@ -84,7 +84,9 @@ impl Rule for DelayRule {
     }
 
     fn grow(&mut self, window: &mut Window, acked: &Acked) {
-        if let Some(state) = self.judge.on_ack(acked) {
+        // The last packet of a message counts as a full one.
+        let packets = (acked.bytes.as_u64() as f64 / window.segment) as u64;
+        if let Some(state) = self.judge.on_ack(acked, packets.max(1)) {
             self.on_round(window, state);
         }
         window.grow_as_reno(acked);

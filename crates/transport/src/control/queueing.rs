@@ -29,7 +29,7 @@ pub struct RoundJudge {
     round_to: u64,
     /// Shortest round trip of this round.
     shortest: Option<Span>,
-    /// Acknowledgements of this round.
+    /// Packets that were acknowledged in this round.
     acked: u64,
     losses: Losses,
 }
@@ -60,16 +60,18 @@ const LEAST_SHARE: u64 = 500;
 /// Time for which the shortest round trip holds. A path that became longer is known after twice as long.
 const BASE_AGE: Span = Span::from_s(10);
 
-/// Acknowledgements per loss up to which losses count as chance. A full queue loses more.
+/// Acknowledged packets per loss up to which losses count as chance. A full queue loses more.
 const CHANCE_LOSSES: u64 = 4;
 
 /// Packets that a judgement of losses needs: with one loss by chance in ten packets, this many have enough
 /// losses to look like a full queue once in ten thousand times.
 const LOSSES_AMONG: u64 = 64;
 
-/// Least acknowledgements of a round. The shortest of few is longer than the shortest of many, so that a small
-/// window would see a queue where a large one does not, and shrink further.
-const LEAST_ACKS: u64 = 8;
+/// Least number of acknowledged packets of a round. The shortest round trip of few is longer than the shortest of many,
+/// so that a small window would see a queue where a large one does not, and shrink further. An acknowledgement of
+/// several packets counts as all of them, though it has one round trip: flows of few acknowledgements would never be
+/// judged.
+const LEAST_PACKETS: u64 = 8;
 
 impl Losses {
     /// Returns whether a full queue has lost the packets. Begins to count again when that is known.
@@ -96,19 +98,19 @@ impl RoundJudge {
         }
     }
 
-    /// Takes in an acknowledgement, and judges the round if that ends it.
+    /// Takes in an acknowledgement of this number of packets, and judges the round if that ends it.
     #[inline]
-    pub fn on_ack(&mut self, acked: &Acked) -> Option<QueueState> {
+    pub fn on_ack(&mut self, acked: &Acked, packets: u64) -> Option<QueueState> {
         if !self.classes.admits(acked) {
             return None;
         }
-        self.acked += 1;
-        self.losses.acked += 1;
+        self.acked += packets;
+        self.losses.acked += packets;
         if let Some(round_trip) = acked.round_trip {
             self.base.learn(acked.now, round_trip);
             self.shortest = shorter(self.shortest, round_trip);
         }
-        if acked.transmission < self.round_to || self.acked < LEAST_ACKS {
+        if acked.transmission < self.round_to || self.acked < LEAST_PACKETS {
             return None;
         }
         let state = self.judge();
@@ -188,7 +190,7 @@ mod tests {
         (transmission, next_transmission): (u64, u64),
         round_trip: Option<Span>,
     ) -> Option<QueueState> {
-        judge.on_ack(&Acked { now, transmission, next_transmission, round_trip, ..acked() })
+        judge.on_ack(&Acked { now, transmission, next_transmission, round_trip, ..acked() }, 1)
     }
 
     /// One round of acknowledgements with these round trips, and a number of losses.
@@ -197,7 +199,7 @@ mod tests {
         let next = judge.round_to + 10;
         let (last, before) = trips_ms.split_last().expect("a round has an answer");
         // The shortest decides, so further ones that are longer change nothing.
-        let others = LEAST_ACKS as usize - 1 - before.len();
+        let others = LEAST_PACKETS as usize - 1 - before.len();
         for trip in before.iter().copied().chain(std::iter::repeat_n(99, others)) {
             assert_eq!(ack(judge, Time::ZERO, (0, next), Some(Span::from_ms(trip))), None);
         }
@@ -242,7 +244,7 @@ mod tests {
             .map(|_| {
                 now += BASE_AGE;
                 let answer = |_| ack(&mut judge, now, (u64::MAX, 0), Some(Span::from_ms(20)));
-                (0..LEAST_ACKS).filter_map(answer).last()
+                (0..LEAST_PACKETS).filter_map(answer).last()
             })
             .collect();
         assert_eq!(judgements[0], Some(QueueState::Crowded(LEAST_SHARE)));
@@ -261,7 +263,7 @@ mod tests {
     fn nothing_measured_says_nothing() {
         let mut judge = RoundJudge::new(TARGET, SampledClasses::All);
         let answers = |judge: &mut RoundJudge| -> Vec<_> {
-            (0..LEAST_ACKS).filter_map(|at| ack(judge, Time::ZERO, (at, 0), None)).collect()
+            (0..LEAST_PACKETS).filter_map(|at| ack(judge, Time::ZERO, (at, 0), None)).collect()
         };
         assert_eq!(answers(&mut judge), []);
         (0..LOSSES_AMONG).for_each(|_| judge.on_loss());

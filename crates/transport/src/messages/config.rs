@@ -10,6 +10,10 @@ use crate::envelope::Envelope;
 /// every packet.
 pub const MAX_PACKETS: u32 = 1 << 28;
 
+/// Most packets of an acknowledgement. What one reports beside the first gap and the 64 packets behind it is one run
+/// of packets, and reading it takes time for each.
+pub const MAX_ACK_BATCH_PACKETS: u32 = 256;
+
 /// Sizes, names and limits of messages. Both ends of a message need the same `credentials` and
 /// `span_packets`.
 #[derive(Clone, Debug)]
@@ -40,6 +44,14 @@ pub struct MessageConfig {
     /// Most acknowledgements that wait for room to be sent; more are dropped, as the network could
     /// have done. Default 65,536.
     pub max_waiting_acks: u32,
+    /// Most packets that one acknowledgement answers. Default 1: every packet is acknowledged at once. With more, a
+    /// receiver acknowledges packets that arrive in order together, and a sender marks the packets whose
+    /// acknowledgement it needs: several times a window, so that a small window is acknowledged packet by packet.
+    // spec: F-06
+    pub ack_batch_packets: u32,
+    /// Longest time for which an acknowledgement of packets that no sender has marked is held back. Default 100 µs.
+    /// It has to be well below the least wait for an answer.
+    pub ack_delay: Span,
     /// The number of the first message that is sent. Default 0. An endpoint that starts again in the
     /// same epoch begins above all that it used before: receivers take a message with an old number
     /// for one that they have.
@@ -61,6 +73,8 @@ impl Default for MessageConfig {
             max_incoming_bytes: 1 << 30,
             completed_memory: 16_384,
             max_waiting_acks: 65_536,
+            ack_batch_packets: 1,
+            ack_delay: Span::from_us(100),
             first_message: 0,
             credentials: Credentials::default(),
         }
@@ -84,6 +98,9 @@ pub enum MessageConfigError {
         /// The value of the setting.
         value: u32,
     },
+    /// An acknowledgement of more packets than it can report.
+    #[error("ack_batch_packets is {0}: set it to at most {MAX_ACK_BATCH_PACKETS}")]
+    AckBatch(u32),
     /// A first message that leaves no numbers for the others.
     #[error("first_message is {0}: begin below 2^39, so that half of the numbers are left")]
     FirstMessage(u64),
@@ -117,10 +134,15 @@ impl MessageConfig {
             ("segment_bytes", u64::from(self.segment_bytes)),
             ("max_incoming", u64::from(self.max_incoming)),
             ("max_waiting_acks", u64::from(self.max_waiting_acks)),
+            ("ack_batch_packets", u64::from(self.ack_batch_packets)),
+            ("ack_delay", self.ack_delay.as_ps()),
         ])?;
         MessageConfigError::check_packets("span_packets", self.span_packets)?;
         if self.segment_bytes.checked_add(self.overhead_bytes).is_none() {
             return Err(MessageConfigError::PacketTooLarge);
+        }
+        if self.ack_batch_packets > MAX_ACK_BATCH_PACKETS {
+            return Err(MessageConfigError::AckBatch(self.ack_batch_packets));
         }
         if self.first_message >= 1 << 39 {
             return Err(MessageConfigError::FirstMessage(self.first_message));
@@ -172,6 +194,9 @@ mod tests {
         assert!(check(|c| c.overhead_bytes = u32::MAX).contains("overhead_bytes"));
         assert!(check(|c| c.span_packets = 0).contains("span_packets is zero"));
         assert!(check(|c| c.span_packets = u32::MAX).contains("span_packets"));
+        assert!(check(|c| c.ack_batch_packets = 0).contains("ack_batch_packets is zero"));
+        assert!(check(|c| c.ack_batch_packets = 257).contains("at most 256"));
+        assert!(check(|c| c.ack_delay = Span::ZERO).contains("ack_delay"));
         assert!(check(|c| c.first_message = u64::MAX).contains("first_message"));
     }
 }

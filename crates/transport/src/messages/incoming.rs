@@ -11,6 +11,7 @@ use thalweg_core::{Body, Meta, NodeId, Time};
 use thalweg_wire::flow::{Ack, Data};
 
 use super::config::MessageConfig;
+use super::held::AckTime;
 use super::message::{Event, FlowId, Received, packets_of};
 use super::receiver::{Intake, Receiver};
 
@@ -121,7 +122,7 @@ impl Incoming {
         self.arrivals
     }
 
-    /// Takes in a packet and answers it.
+    /// Takes in a packet. Returns the answer, and whether it may wait for those of later packets.
     #[inline]
     pub(crate) fn on_data(
         &mut self,
@@ -131,14 +132,14 @@ impl Incoming {
         data: &Data,
         body: &Body<'_>,
         events: &mut VecDeque<Event>,
-    ) -> Result<Ack, Refusal> {
+    ) -> Result<(Ack, AckTime), Refusal> {
         if body.len() != data.payload_bytes() as usize {
             return Err(Refusal::Malformed);
         }
         let slot = match self.table.get(&(meta.src, data.flow)) {
             Some(&COMPLETE) => {
                 self.arrivals.copies += 1;
-                return answer_complete(config, meta, data);
+                return Ok((answer_complete(config, meta, data)?, AckTime::Alone));
             }
             Some(&slot) => slot,
             None => self.open(config, now, meta.src, data, body)?,
@@ -150,6 +151,15 @@ impl Incoming {
         ack.cumulative = receiver.cumulative();
         ack.sack = receiver.sack();
         ack.resend = receiver.shows_loss();
+        let mut time = AckTime::Now { slot };
+        if config.ack_batch_packets > 1 {
+            ack.run = receiver.run(data.index);
+            let is_plain = !data.wants_ack && !ack.congested && !ack.resend;
+            // spec: F-06
+            if is_plain && intake == Intake::Taken && receiver.is_calm() {
+                time = AckTime::Later { slot, arrived: now };
+            }
+        }
         match intake {
             Intake::Contradiction => return Err(Refusal::Malformed),
             Intake::TooFarAhead => return Err(Refusal::NoRoom),
@@ -160,7 +170,7 @@ impl Incoming {
                 events.push_back(Event::Received(self.complete(config, now, slot)));
             }
         }
-        Ok(ack)
+        Ok((ack, time))
     }
 
     /// Takes in a packet that has lost its payload, or was sent to ask. The answer asks for it again if it
@@ -329,5 +339,6 @@ fn answer(config: &MessageConfig, meta: &Meta, data: &Data) -> Ack {
         congested: meta.ecn.is_congested(),
         resend: false,
         class: 0,
+        run: 0,
     }
 }

@@ -5,6 +5,7 @@ use thalweg_wire::flow::Data;
 
 use super::bits::Arrivals;
 use super::config::MessageConfig;
+use super::held::Sequence;
 use super::message::{FlowId, Received};
 use super::reordering::Reordering;
 
@@ -21,6 +22,7 @@ pub(crate) struct Receiver {
     arrivals: Arrivals,
     /// Kept only where losses are found by priority.
     reordering: Reordering,
+    sequence: Sequence,
     /// The message as far as it is there. None if only lengths are carried.
     body: Option<Box<[u8]>>,
 }
@@ -58,6 +60,7 @@ impl Receiver {
         self.packets = packets;
         self.arrivals.reset();
         self.reordering.reset();
+        self.sequence = Sequence::default();
         self.body = body;
     }
 
@@ -105,6 +108,18 @@ impl Receiver {
         self.reordering.shows_loss()
     }
 
+    /// Returns whether packets came in order for a while, up to the last one.
+    #[inline]
+    pub fn is_calm(&self) -> bool {
+        self.sequence.is_calm()
+    }
+
+    /// Number of packets that came one by one right before the last one, which is `index`.
+    #[inline]
+    pub fn run(&self, index: u32) -> u16 {
+        self.sequence.run(index)
+    }
+
     /// Bytes of packets that wait for others before them, each counted as a full one.
     #[inline]
     pub fn held_bytes(&self) -> u64 {
@@ -130,6 +145,7 @@ impl Receiver {
             return Intake::TooFarAhead;
         }
         self.last_arrival_at = now;
+        self.sequence.note(data.index);
         if !self.arrivals.insert(data.index) {
             return Intake::Copy;
         }

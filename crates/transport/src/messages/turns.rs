@@ -34,13 +34,43 @@ impl Turns {
     pub fn end_turn(&mut self, wanted: Option<u8>) {
         let priority = self.occupied.trailing_zeros() as usize;
         let waiting = &mut self.by_priority[priority];
-        if waiting.len() == 1 && wanted.map(usize::from) == Some(priority) {
+        let keeps_priority = wanted.map(usize::from) == Some(priority);
+        if keeps_priority && waiting.len() == 1 {
             return;
         }
         let first = waiting.pop_front().expect("a place has the turn that it ends");
+        if keeps_priority {
+            waiting.push_back(first);
+            return;
+        }
         self.forget_if_empty(priority);
         if let Some(wanted) = wanted {
             self.push(first, wanted);
+        }
+    }
+
+    /// Ends the turn of the first place as [`end_turn`](Turns::end_turn), but if it keeps its priority, it stays first.
+    #[inline]
+    pub fn end_turn_in_order(&mut self, wanted: Option<u8>) {
+        if wanted.map(u32::from) != Some(self.occupied.trailing_zeros()) {
+            self.end_turn(wanted);
+        }
+    }
+
+    /// Puts a place behind those equals that go before it, and takes it away from the priority that it had.
+    pub fn put_in_order(
+        &mut self,
+        place: u32,
+        queued: Option<u8>,
+        wanted: u8,
+        goes_before: impl Fn(u32) -> bool,
+    ) {
+        self.put(place, queued, wanted);
+        let waiting = &mut self.by_priority[usize::from(wanted)];
+        let mut at = waiting.len() - 1;
+        while at > 0 && !goes_before(waiting[at - 1]) {
+            waiting.swap(at - 1, at);
+            at -= 1;
         }
     }
 
@@ -103,6 +133,19 @@ mod tests {
         }
         assert!(turns.is_empty());
         order
+    }
+
+    #[test]
+    fn places_can_keep_an_order() {
+        let mut turns = Turns::default();
+        for place in [4, 1, 3, 5, 2] {
+            turns.put_in_order(place, None, 6, |other| other < place);
+        }
+        turns.end_turn_in_order(Some(6));
+        assert_eq!(turns.first(), Some(1), "it stays first");
+        turns.end_turn_in_order(Some(7));
+        turns.put_in_order(5, Some(6), 3, |other| other < 5);
+        assert_eq!(order(turns), [5, 2, 3, 4, 1]);
     }
 
     #[test]

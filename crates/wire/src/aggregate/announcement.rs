@@ -104,7 +104,7 @@ impl Announcement {
         }
         Ok(Announcement {
             job: prefix.job,
-            epoch: prefix.epoch,
+            epoch: prefix.epoch(),
             server: NodeId(view.server.get()),
             parent: NodeId(view.other.get()),
             level: view.level,
@@ -181,7 +181,7 @@ impl Notice {
         if !is_clean || view.level != 0 || view.stations != 0 {
             return Err(AggregateError::Reserved);
         }
-        Ok(Notice { job: prefix.job, epoch: prefix.epoch, switch: NodeId(view.other.get()) })
+        Ok(Notice { job: prefix.job, epoch: prefix.epoch(), switch: NodeId(view.other.get()) })
     }
 }
 

@@ -14,7 +14,7 @@ impl LossShare {
         (0.0..1.0).contains(&share).then_some(LossShare((share * 256.0) as u8))
     }
 
-    /// So many 256ths.
+    /// The share of this number of 256ths.
     pub const fn from_parts(parts: u8) -> LossShare {
         LossShare(parts)
     }

@@ -1,9 +1,10 @@
 //! A server asks a switch for its limits, and the switch answers.
 //!
-//! Both packets are a header without body, so that an answer is never longer than its question.
-// spec: E-06
+//! An answer is exactly as long as its question. A body is padding: with one, a probe also asks whether packets of its
+//! length pass in both directions.
+// spec: E-06, F-01
 
-use thalweg_core::{Header, JobId, NodeId};
+use thalweg_core::{Header, JobId, MTU_BYTES, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromZeros, transmute, transmute_ref};
 
@@ -23,6 +24,8 @@ pub struct Probe {
     pub server: NodeId,
     /// The switch, as the server calls it.
     pub switch: NodeId,
+    /// The switch that the probe and its answer travel by; `None` if the server sends it to the switch itself.
+    pub via: Option<NodeId>,
 }
 
 /// The answer of a switch to a [`Probe`].
@@ -32,6 +35,8 @@ pub struct Description {
     pub server: NodeId,
     /// The switch, as the server calls it.
     pub switch: NodeId,
+    /// The switch that the answer travels by.
+    pub via: Option<NodeId>,
     /// Limits of the switch.
     pub limits: SwitchLimits,
 }
@@ -45,6 +50,18 @@ pub struct SwitchLimits {
     pub fragment_values: u16,
     /// Body formats that are summed, at least one.
     pub formats: BodyFormats,
+    /// Number of cores that sum, at least 1: each is a node of its own, and those follow the node that answers.
+    pub cores: u16,
+    /// MTU of its interface. 0 where a switch of an older version does not say it.
+    // spec: F-01
+    pub mtu_bytes: u16,
+}
+
+impl SwitchLimits {
+    /// MTU of its interface: where it does not say, that of Ethernet without jumbo frames.
+    pub const fn mtu(&self) -> u16 {
+        if self.mtu_bytes == 0 { MTU_BYTES } else { self.mtu_bytes }
+    }
 }
 
 /// A set of body formats. It may have formats that this version does not read.
@@ -55,6 +72,9 @@ impl BodyFormats {
     /// Floats and fixed point of 32 bits.
     pub const FLOAT_AND_FIXED: BodyFormats = BodyFormats(0b11);
 
+    /// All formats of this version: those of 32 bits, `f16` and `bf16`.
+    pub const ALL: BodyFormats = BodyFormats(0b1111);
+
     /// The set with these bits: bit *i* is body format *i*.
     pub const fn from_bits(bits: u16) -> BodyFormats {
         BodyFormats(bits)
@@ -63,6 +83,12 @@ impl BodyFormats {
     /// The bits as they travel.
     pub const fn bits(self) -> u16 {
         self.0
+    }
+
+    /// Returns whether both formats of 16 bits are in the set.
+    // spec: F-02
+    pub const fn has_halves(self) -> bool {
+        self.contains(Numbers::F16) && self.contains(Numbers::Bf16)
     }
 
     /// Returns whether bodies of these numbers are in the set.
@@ -79,11 +105,13 @@ header_view! {
         aggregators: U32 = described.limits.aggregators,
         fragment_values: U16 = described.limits.fragment_values,
         formats: U16 = described.limits.formats.0,
-        /// Room for an MTU and a number of cores.
-        reserved: [u8; 8] = [0; 8],
+        cores: U16 = described.limits.cores,
+        mtu_bytes: U16 = described.limits.mtu_bytes,
+        reserved: [u8; 4] = [0; 4],
         server: U32 = described.server.0,
         switch: U32 = described.switch.0,
-        reserved_end: [u8; 16] = [0; 16],
+        via: U32 = described.via.map_or(0, |via| via.0),
+        reserved_end: [u8; 12] = [0; 12],
     }
 }
 
@@ -93,11 +121,16 @@ impl DescriptionView {
     /// Reads what both packets have.
     fn check(prefix: Prefix, header: &Header) -> Result<&DescriptionView, AggregateError> {
         let view: &DescriptionView = transmute_ref!(header);
-        if (prefix.job, prefix.epoch) != (PROBE_JOB, PROBE_EPOCH) {
+        if (prefix.job, prefix.epoch()) != (PROBE_JOB, PROBE_EPOCH) {
             return Err(AggregateError::ProbeJob);
         }
-        let is_clean = view.reserved == [0; 8] && view.reserved_end == [0; 16];
+        let is_clean = view.reserved == [0; 4] && view.reserved_end == [0; 12];
         if is_clean { Ok(view) } else { Err(AggregateError::Reserved) }
+    }
+
+    /// The switch that both packets travel by. No node is 0.
+    fn via(&self) -> Option<NodeId> {
+        Some(NodeId(self.via.get())).filter(|via| via.0 != 0)
     }
 }
 
@@ -110,14 +143,16 @@ impl Description {
             aggregators: view.aggregators.get(),
             fragment_values: view.fragment_values.get(),
             formats: BodyFormats(view.formats.get()),
+            cores: view.cores.get(),
+            mtu_bytes: view.mtu_bytes.get(),
         };
-        let SwitchLimits { aggregators, fragment_values, formats } = limits;
-        let has_some = fragment_values > 0 && formats.0 != 0;
+        let SwitchLimits { aggregators, fragment_values, formats, cores, .. } = limits;
+        let has_some = fragment_values > 0 && formats.0 != 0 && cores > 0;
         if !has_some || !(1..=AGGREGATORS_MAX).contains(&aggregators) {
             return Err(AggregateError::Limits);
         }
         let (server, switch) = (NodeId(view.server.get()), NodeId(view.switch.get()));
-        Ok(Description { server, switch, limits })
+        Ok(Description { server, switch, via: view.via(), limits })
     }
 }
 
@@ -128,6 +163,7 @@ impl Probe {
             prefix: PrefixView::new(Kind::AggregateProbe, PROBE_JOB, PROBE_EPOCH),
             server: U32::new(self.server.0),
             switch: U32::new(self.switch.0),
+            via: U32::new(self.via.map_or(0, |via| via.0)),
             ..DescriptionView::new_zeroed()
         });
     }
@@ -136,11 +172,12 @@ impl Probe {
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Probe, AggregateError> {
         let prefix = prefix.expect(Kind::AggregateProbe)?;
         let view = DescriptionView::check(prefix, header)?;
-        let limits = (view.aggregators.get(), view.fragment_values.get(), view.formats.get());
-        if limits != (0, 0, 0) {
+        let small = [view.fragment_values, view.formats, view.cores, view.mtu_bytes];
+        if view.aggregators.get() != 0 || small.map(U16::get) != [0; 4] {
             return Err(AggregateError::Reserved);
         }
-        Ok(Probe { server: NodeId(view.server.get()), switch: NodeId(view.switch.get()) })
+        let (server, switch) = (NodeId(view.server.get()), NodeId(view.switch.get()));
+        Ok(Probe { server, switch, via: view.via() })
     }
 }
 
@@ -151,26 +188,30 @@ mod tests {
     use super::*;
     use crate::testing::{assert_literal, assert_refused, whole};
 
-    const PROBE: Probe = Probe { server: NodeId(0x0a0b_0c0d), switch: NodeId(0x4d) };
+    const PROBE: Probe =
+        Probe { server: NodeId(0x0a0b_0c0d), switch: NodeId(0x4d), via: Some(NodeId(0x5e)) };
 
     const PROBE_BYTES: Header = [
         0x54, 0x57, 0x22, 22, 0, 0, 0, 0, // magic, versions, kind, epoch, lane
         255, 255, 255, 255, 255, 255, 255, 255, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
         0, 0, 0, 0, 0, 0, 0, 0, // aggregators, fragment_values, formats
-        0, 0, 0, 0, 0, 0, 0, 0, // reserved
+        0, 0, 0, 0, 0, 0, 0, 0, // cores, mtu_bytes, reserved
         0x0d, 0x0c, 0x0b, 0x0a, 0x4d, 0, 0, 0, // server, switch
-        0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
+        0x5e, 0, 0, 0, 0, 0, 0, 0, // via, reserved_end
         0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
     ];
 
     const DESCRIPTION: Description = Description {
         server: NodeId(0x0a0b_0c0d),
         switch: NodeId(0x4d),
+        via: None,
         limits: SwitchLimits {
             aggregators: 0x4000,
             fragment_values: 352,
             formats: BodyFormats::FLOAT_AND_FIXED,
+            cores: 4,
+            mtu_bytes: 9_000,
         },
     };
 
@@ -179,7 +220,7 @@ mod tests {
         255, 255, 255, 255, 255, 255, 255, 255, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
         0, 0x40, 0, 0, 0x60, 1, 3, 0, // aggregators, fragment_values, formats
-        0, 0, 0, 0, 0, 0, 0, 0, // reserved
+        4, 0, 0x28, 0x23, 0, 0, 0, 0, // cores, mtu_bytes, reserved
         0x0d, 0x0c, 0x0b, 0x0a, 0x4d, 0, 0, 0, // server, switch
         0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
         0, 0, 0, 0, 0, 0, 0, 0, // reserved_end
@@ -196,8 +237,8 @@ mod tests {
     #[test]
     fn reserved_bits_are_refused() {
         let error = AggregateError::Reserved;
-        assert_refused(&PROBE_BYTES, whole((24..40).chain(48..64)), Probe::decode, error);
-        let bits = whole((32..40).chain(48..64));
+        assert_refused(&PROBE_BYTES, whole((24..40).chain(52..64)), Probe::decode, error);
+        let bits = whole((36..40).chain(52..64));
         assert_refused(&DESCRIPTION_BYTES, bits, Description::decode, error);
     }
 
@@ -224,6 +265,7 @@ mod tests {
         assert_eq!(decode(|limits| limits.aggregators = AGGREGATORS_MAX + 1), refused);
         assert_eq!(decode(|limits| limits.fragment_values = 0), refused);
         assert_eq!(decode(|limits| limits.formats = BodyFormats(0)), refused);
+        assert_eq!(decode(|limits| limits.cores = 0), refused);
     }
 
     #[test]
@@ -241,16 +283,18 @@ mod tests {
     proptest! {
         #[test]
         fn probes_and_descriptions_come_back(
-            (server, switch) in any::<(u32, u32)>(),
+            (server, switch, via) in any::<(u32, u32, u32)>(),
             aggregators in 1..=AGGREGATORS_MAX,
-            (fragment_values, bits) in (1..=u16::MAX, 1..=u16::MAX),
+            (fragment_values, bits, cores) in (1..=u16::MAX, 1..=u16::MAX, 1..=u16::MAX),
+            mtu_bytes: u16,
         ) {
             let (server, switch) = (NodeId(server), NodeId(switch));
-            let probe = Probe { server, switch };
+            let via = Some(NodeId(via)).filter(|via| via.0 != 0);
+            let probe = Probe { server, switch, via };
             prop_assert_eq!(Probe::decode(&probe.to_header()), Ok(probe));
             let formats = BodyFormats(bits);
-            let limits = SwitchLimits { aggregators, fragment_values, formats };
-            let description = Description { server, switch, limits };
+            let limits = SwitchLimits { aggregators, fragment_values, formats, cores, mtu_bytes };
+            let description = Description { server, switch, via, limits };
             prop_assert_eq!(Description::decode(&description.to_header()), Ok(description));
         }
     }

@@ -4,7 +4,7 @@ use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{transmute_mut, transmute_ref};
 
-use super::numbers::FLOAT;
+use super::numbers::{BF16, F16, FIXED, VALUE_BYTES};
 use super::{
     Absent, AggregateError, BRANCH_BYTES, Branch, COLLISION, CONGESTED, Identity, Magnitude,
     Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS,
@@ -129,7 +129,7 @@ impl Gradient {
     /// The bits of [`Gradient::absent`], where they are sent.
     #[inline]
     fn absent_bits(&self) -> Option<u32> {
-        let is_result = self.result && self.numbers == Numbers::Float;
+        let is_result = self.result && !self.numbers.is_fixed();
         self.absent.filter(|_| is_result).map(Absent::bits)
     }
 
@@ -175,6 +175,13 @@ impl GradientView {
     #[inline]
     pub fn level(&self) -> u8 {
         self.levels & HALF_MAX
+    }
+
+    /// Length of a value in the body.
+    #[inline]
+    pub fn value_bytes(&self) -> usize {
+        // Even before the format is checked, no other has a length.
+        if matches!(self.format, F16 | BF16) { VALUE_BYTES / 2 } else { VALUE_BYTES }
     }
 
     /// [`Gradient::bitmap_level`].
@@ -245,7 +252,7 @@ impl GradientView {
     /// Workers whose contributions a result in floats lacks.
     #[cold]
     fn absent(&self) -> Result<Absent, AggregateError> {
-        let may_lack = self.flags & RESULT != 0 && self.format == FLOAT;
+        let may_lack = self.flags & RESULT != 0 && self.format != FIXED;
         Absent::read(self.scale.get()).filter(|_| may_lack).ok_or(AggregateError::Reserved)
     }
 }

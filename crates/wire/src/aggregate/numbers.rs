@@ -2,15 +2,19 @@
 
 use super::AggregateError;
 
-/// Length of a value, in both formats that are in use.
+/// Length of a value of 32 bits: `f32`, and `i32` in fixed point. Sums in memory have this length in every format.
 pub const VALUE_BYTES: usize = 4;
 
 /// Bits of a format byte that name the body format; the others are zero in this version.
 const FORMAT: u8 = 0xf;
 /// Body format: `f32`.
-pub(super) const FLOAT: u8 = 0;
+const FLOAT: u8 = 0;
 /// Body format: `i32` in fixed point.
-const FIXED: u8 = 1;
+pub(super) const FIXED: u8 = 1;
+/// Body format: `bf16`.
+pub(super) const BF16: u8 = 2;
+/// Body format: `f16`.
+pub(super) const F16: u8 = 3;
 
 /// What the values of a body are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,6 +23,10 @@ pub enum Numbers {
     Fixed(Scale),
     /// `f32`.
     Float,
+    /// `f16`. Sums are computed in `f32` and rounded when they are sent (F-02).
+    F16,
+    /// `bf16`, as above.
+    Bf16,
 }
 
 impl Numbers {
@@ -27,7 +35,22 @@ impl Numbers {
     pub(super) fn scale_bits(self) -> u32 {
         match self {
             Numbers::Fixed(scale) => scale.bits(),
-            Numbers::Float => 0,
+            Numbers::Float | Numbers::F16 | Numbers::Bf16 => 0,
+        }
+    }
+
+    /// Returns whether the values are in fixed point.
+    #[inline]
+    pub const fn is_fixed(self) -> bool {
+        matches!(self, Numbers::Fixed(_))
+    }
+
+    /// Length of a value in a body.
+    #[inline]
+    pub const fn value_bytes(self) -> usize {
+        match self {
+            Numbers::Fixed(_) | Numbers::Float => VALUE_BYTES,
+            Numbers::F16 | Numbers::Bf16 => VALUE_BYTES / 2,
         }
     }
 
@@ -37,6 +60,8 @@ impl Numbers {
         match self {
             Numbers::Float => FLOAT,
             Numbers::Fixed(_) => FIXED,
+            Numbers::F16 => F16,
+            Numbers::Bf16 => BF16,
         }
     }
 
@@ -44,7 +69,9 @@ impl Numbers {
     pub(super) fn read(format: u8, scale_bits: u32) -> Result<Numbers, AggregateError> {
         match (format, scale_bits) {
             (FLOAT, 0) => Ok(Numbers::Float),
-            (FLOAT, _) => Err(AggregateError::Reserved),
+            (F16, 0) => Ok(Numbers::F16),
+            (BF16, 0) => Ok(Numbers::Bf16),
+            (FLOAT | F16 | BF16, _) => Err(AggregateError::Reserved),
             (FIXED, bits) => Scale::read(bits).map(Numbers::Fixed),
             (other, _) if other & !FORMAT != 0 => Err(AggregateError::Reserved),
             (other, _) => Err(AggregateError::Format(other)),

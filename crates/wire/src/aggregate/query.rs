@@ -11,6 +11,8 @@ use crate::prefix::{Kind, Prefix, header_view};
 
 /// Flag: the operation need not be exact.
 const BOUNDED: u8 = 1 << 1;
+/// Flag: the last switch has the whole sum, and no result.
+const AWAITED: u8 = 1 << 2;
 
 /// A packet without body, from a worker that misses a sum up to the first switch that lacks a contribution, or
 /// to the server (T-10).
@@ -33,6 +35,9 @@ pub struct Query {
     pub heard_distance: i32,
     /// Whether it is for the server alone.
     pub bypass: bool,
+    /// True if the last switch that it passed has sent the whole sum on and waits for the result as well: nobody below
+    /// has it. Workers send no such query.
+    pub awaited: bool,
     /// The operation, if the sum may come without some contributions (T-02).
     pub bounded: Option<Bounded>,
 }
@@ -53,7 +58,9 @@ header_view! {
         attempt: u8 = query.identity.attempt,
         branch: [u8; BRANCH_BYTES] = query.branch.pack(),
         watermark_distance: U16 = query.watermark_distance,
-        flags: u8 = flag(query.bypass, BYPASS) | flag(query.bounded.is_some(), BOUNDED),
+        flags: u8 = flag(query.bypass, BYPASS)
+            | flag(query.bounded.is_some(), BOUNDED)
+            | flag(query.awaited, AWAITED),
         fragments: U24 = query.bounded.map_or(0, |bounded| bounded.fragments),
     }
 }
@@ -71,6 +78,7 @@ impl Query {
             watermark_distance: 0,
             heard_distance: 0,
             bypass: false,
+            awaited: false,
             bounded: None,
         }
     }
@@ -88,6 +96,7 @@ impl Query {
             watermark_distance: view.watermark_distance.get(),
             heard_distance: view.heard_distance.get(),
             bypass: view.flags & BYPASS != 0,
+            awaited: view.flags & AWAITED != 0,
             bounded: view.bounded()?,
         };
         if usize::from(query.level) > LEVELS {
@@ -117,7 +126,7 @@ impl QueryView {
         let (first_distance, fragments) = (self.first_distance.get(), self.fragments.get());
         let is_bounded = self.flags & BOUNDED != 0;
         let is_blank = first_distance == 0 && fragments == 0 && self.share == 0;
-        if self.flags & !(BYPASS | BOUNDED) != 0 || !(is_bounded || is_blank) {
+        if self.flags & !(BYPASS | BOUNDED | AWAITED) != 0 || !(is_bounded || is_blank) {
             return Err(AggregateError::Reserved);
         }
         if !is_bounded {
@@ -149,6 +158,7 @@ mod tests {
             watermark_distance: 300,
             heard_distance: -2,
             bypass: true,
+            awaited: true,
             ..Query::new(IDENTITY, 9, NodeId(0x0a0b_0c0d), branch)
         }
     }
@@ -161,7 +171,7 @@ mod tests {
         4, 3, 2, 1, 0xfe, 0xff, 0xff, 0, // operation, heard_distance, share
         0x0d, 0x0c, 0x0b, 0x0a, 0, 0, 0, 0, // server, first_distance, level
         9, 0, 0, 2, 0xc4, 0x10, 0x02, 0, // aggregator, attempt, branch
-        0, 0, 0x2c, 0x01, 1, 0, 0, 0, // branch, watermark_distance, flags, fragments
+        0, 0, 0x2c, 0x01, 5, 0, 0, 0, // branch, watermark_distance, flags, fragments
     ];
 
     #[test]
@@ -190,7 +200,7 @@ mod tests {
     #[test]
     fn reserved_bits_are_refused() {
         // An exact operation has neither share nor distance nor length.
-        let unused = whole([39, 44, 45, 46, 61, 62, 63]).chain((2..8).map(|bit| (60, bit)));
+        let unused = whole([39, 44, 45, 46, 61, 62, 63]).chain((3..8).map(|bit| (60, bit)));
         assert_refused(&QUERY_BYTES, unused, Query::decode, AggregateError::Reserved);
     }
 
@@ -213,7 +223,7 @@ mod tests {
         fn queries_come_back(
             (job, sequence, attempt, operation) in any::<(u64, u64, u8, u32)>(),
             (epoch, aggregator) in (0..=EPOCH_MAX, 0..=U24_MAX),
-            (server, distance, bypass) in any::<(u32, u16, bool)>(),
+            (server, distance, bypass, awaited) in any::<(u32, u16, bool, bool)>(),
             (level, heard_distance) in (0..=4_u8, I24::MIN..=I24::MAX),
             bounded in prop::option::of((0..1_u32 << 23, 1..1_u32 << 23, any::<u8>())),
         ) {
@@ -230,6 +240,7 @@ mod tests {
                 watermark_distance: distance.min(u16::try_from(sequence).unwrap_or(u16::MAX)),
                 heard_distance,
                 bypass,
+                awaited,
                 bounded,
                 ..query()
             };

@@ -95,9 +95,27 @@ fn every_flag_of_a_gradient_has_its_bit() {
     }
 }
 
+// spec: F-02 machine
+#[test]
+fn values_of_16_bits_have_formats_of_their_own() {
+    for (numbers, format) in [(Numbers::Bf16, 2), (Numbers::F16, 3)] {
+        let absent = Absent::of([1], 4);
+        let gradient = Gradient { numbers, result: false, ..gradient() };
+        let result = Gradient { result: true, absent, ..gradient };
+        for gradient in [gradient, result] {
+            let mut header = gradient.to_header();
+            assert_eq!((header[61], Gradient::decode(&header)), (format, Ok(gradient)));
+            header[36] |= 1;
+            let is_refused = Gradient::decode(&header) == Err(AggregateError::Reserved);
+            assert_eq!(is_refused, !gradient.result, "they have no scale");
+        }
+        assert_eq!((numbers.value_bytes(), numbers.is_fixed()), (2, false));
+    }
+}
+
 #[test]
 fn formats_that_are_named_and_not_in_use_are_refused() {
-    for format in 2..=255 {
+    for format in 4..=255 {
         let error =
             if format < 16 { AggregateError::Format(format) } else { AggregateError::Reserved };
         let mut header = GRADIENT_BYTES;
@@ -295,7 +313,8 @@ fn any_scale() -> impl Strategy<Value = Scale> {
 }
 
 fn any_numbers() -> impl Strategy<Value = Numbers> {
-    prop_oneof![any_scale().prop_map(Numbers::Fixed), Just(Numbers::Float)]
+    let floats = [Numbers::Float, Numbers::F16, Numbers::Bf16];
+    prop_oneof![any_scale().prop_map(Numbers::Fixed), prop::sample::select(floats.to_vec())]
 }
 
 /// A branch, a level on it, and children of a switch at or below that level.

@@ -149,7 +149,7 @@ impl Control {
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Control, DeliverError> {
         let view: &ControlView = transmute_ref!(header);
-        let verb = view.verb(prefix.kind)?;
+        let verb = view.verb(prefix.kind())?;
         let name = TensorName::read(prefix, view.operation.get(), view.tensor.get());
         let control = Control { name, verb };
         // What a verb has no use for is zero: then it is written again as it was read.

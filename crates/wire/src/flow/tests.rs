@@ -15,6 +15,7 @@ const DATA: Data = Data {
     transmission: 4,
     segment_bytes: 1_436,
     priority: 7,
+    wants_ack: true,
 };
 
 const DATA_BYTES: Header = [
@@ -25,22 +26,23 @@ const DATA_BYTES: Header = [
     0xac, 0x0d, 0, 0, 0, 0, 0, 0, // message_bytes
     4, 3, 2, 1, 0, 0, 0, 0, // sent_at
     2, 0, 0, 0, 4, 0, 0, 0, // index, transmission
-    0x9c, 0x05, 0, 0, 7, 0, 0, 0, // segment_bytes, priority, reserved
+    0x9c, 0x05, 0, 0, 7, 1, 0, 0, // segment_bytes, priority, flags, reserved
 ];
 
-/// Packets 0 to 4 and 6 arrived; 6 came marked; 5 is asked for.
+/// Packets 0 to 3, 5 and 6 arrived; 6 came marked; 4 is asked for.
 const ACK: Ack = Ack {
     job: JobId(0x0102_0304_0506_0708),
     epoch: 9,
     flow: 0x1a,
     sent_at: Time::from_ps(0x0102_0304),
-    sack: 1,
-    cumulative: 5,
+    sack: 3,
+    cumulative: 4,
     index: 6,
     transmission: 8,
     congested: true,
     resend: true,
     class: 6,
+    run: 1,
 };
 
 const ACK_BYTES: Header = [
@@ -49,9 +51,9 @@ const ACK_BYTES: Header = [
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // flow
     4, 3, 2, 1, 0, 0, 0, 0, // sent_at
-    1, 0, 0, 0, 0, 0, 0, 0, // sack
-    5, 0, 0, 0, 6, 0, 0, 0, // cumulative, index
-    8, 0, 0, 0, 3, 6, 0, 0, // transmission, flags, class, reserved
+    3, 0, 0, 0, 0, 0, 0, 0, // sack
+    4, 0, 0, 0, 6, 0, 0, 0, // cumulative, index
+    8, 0, 0, 0, 3, 6, 1, 0, // transmission, flags, class, run
 ];
 
 const CREDIT: Credit = Credit {
@@ -92,10 +94,21 @@ fn one_kind_is_not_taken_for_another() {
 #[test]
 fn reserved_bits_are_refused() {
     let error = FlowError::Reserved;
-    assert_refused(&DATA_BYTES, whole(61..64), Data::decode, error);
+    let bits = whole(62..64).chain((1..8).map(|bit| (61, bit)));
+    assert_refused(&DATA_BYTES, bits, Data::decode, error);
     assert_refused(&CREDIT_BYTES, whole(37..64), Credit::decode, error);
-    let bits = whole(62..64).chain((2..8).map(|bit| (60, bit)));
+    let bits = (2..8).map(|bit| (60, bit));
     assert_refused(&ACK_BYTES, bits, Ack::decode, error);
+}
+
+#[test]
+fn a_run_begins_at_the_first_packet_or_later() {
+    for run in 0..9 {
+        let ack = Ack { run, ..ACK };
+        let error = FlowError::Run { run, index: 6 };
+        let expected = if run <= 6 { Ok(ack) } else { Err(error) };
+        assert_eq!(Ack::decode(&ack.to_header()), expected);
+    }
 }
 
 #[test]
@@ -138,7 +151,7 @@ proptest! {
     #[test]
     fn data_comes_back(
         (job, epoch, flow) in (any::<u64>(), 0..=EPOCH_MAX, any::<u64>()),
-        (sent_at, transmission, priority) in any::<(u64, u32, u8)>(),
+        (sent_at, transmission, priority, wants_ack) in any::<(u64, u32, u8, bool)>(),
         (segment_bytes, message_bytes, pick) in (1..=u32::MAX, any::<u64>(), any::<u64>()),
     ) {
         let packets = message_bytes.div_ceil(u64::from(segment_bytes)).clamp(1, 1 << 32);
@@ -152,6 +165,7 @@ proptest! {
             transmission,
             segment_bytes,
             priority,
+            wants_ack,
         };
         prop_assert_eq!(Data::decode(&data.to_header()), Ok(data));
         prop_assert!(data.offset().as_u64() + u64::from(data.payload_bytes()) <= message_bytes);
@@ -161,7 +175,7 @@ proptest! {
     fn acks_come_back(
         (job, epoch, flow) in (any::<u64>(), 0..=EPOCH_MAX, any::<u64>()),
         (sent_at, sack, cumulative) in any::<(u64, u64, u32)>(),
-        (index, transmission) in any::<(u32, u32)>(),
+        (index, transmission, run) in any::<(u32, u32, u16)>(),
         (congested, resend, class) in (any::<bool>(), any::<bool>(), 0..=CLASS_MAX),
     ) {
         let ack = Ack {
@@ -176,6 +190,8 @@ proptest! {
             congested,
             resend,
             class,
+            // No more than there are.
+            run: run.min(u16::try_from(index).unwrap_or(u16::MAX)),
         };
         prop_assert_eq!(Ack::decode(&ack.to_header()), Ok(ack));
     }

@@ -12,6 +12,7 @@ use thalweg_wire::deliver::{self, Control, Refusal, TensorName, Verb};
 use thalweg_wire::flow::{Ack, Credit, Data};
 use thalweg_wire::frame::{CalledOperation, SumFrame};
 use thalweg_wire::pace::{Direction, Refused, Word};
+use thalweg_wire::path::PathProbe;
 use thalweg_wire::tag::{Key, Secret, seal, seal_with_body};
 use thalweg_wire::trailer::{StreamId, Trailer};
 use zerocopy::IntoBytes;
@@ -79,7 +80,7 @@ fn pace_packets() -> Inputs {
     ]
 }
 
-fn flow_headers() -> [(&'static str, Header); 6] {
+fn flow_headers() -> [(&'static str, Header); 8] {
     let data = Data {
         job: JobId(0x5eed_0000_0000_0001),
         epoch: 1,
@@ -90,6 +91,7 @@ fn flow_headers() -> [(&'static str, Header); 6] {
         transmission: 0,
         segment_bytes: 1_436,
         priority: 0,
+        wants_ack: false,
     };
     let ack = Ack {
         job: data.job,
@@ -103,11 +105,13 @@ fn flow_headers() -> [(&'static str, Header); 6] {
         congested: false,
         resend: false,
         class: 0,
+        run: 0,
     };
     let last = Data { index: 69, transmission: 80, priority: 7, ..data };
     let empty = Data { message_bytes: Bytes::ZERO, ..data };
     let Ack { job, epoch, flow, .. } = ack;
     let credit = Credit { job, epoch, flow, transmissions: 17, priority: 5 };
+    let probe = PathProbe { job, epoch, number: 3, is_answer: false };
     let gap = Ack {
         sack: 0b1011,
         index: 5,
@@ -124,6 +128,8 @@ fn flow_headers() -> [(&'static str, Header); 6] {
         ("ack-in-order", ack.to_header()),
         ("ack-gap", gap.to_header()),
         ("credit", credit.to_header()),
+        ("path-probe", probe.to_header()),
+        ("path-answer", PathProbe { is_answer: true, ..probe }.to_header()),
     ]
 }
 
@@ -144,7 +150,7 @@ fn fixed() -> Numbers {
     Numbers::Fixed(Scale::new(1e8).expect("a scale"))
 }
 
-fn gradient_headers() -> [(&'static str, Header); 7] {
+fn gradient_headers() -> [(&'static str, Header); 9] {
     let branch_of_two = branch([4, 3, 0, 0], [2, 1, 0, 0]);
     let worker = Gradient {
         watermark_distance: 40,
@@ -156,6 +162,8 @@ fn gradient_headers() -> [(&'static str, Header); 7] {
     let repair = Gradient { repair: true, ..worker };
     let result = Gradient { numbers: Numbers::Float, level: 2, result: true, ..worker };
     let lacks = Gradient { absent: Absent::of([0, 5], 8), ..result };
+    let brain = Gradient { numbers: Numbers::Bf16, ..worker };
+    let half = Gradient { numbers: Numbers::F16, ..lacks };
     let deep = Gradient {
         identity: Identity { attempt: 1, ..IDENTITY },
         numbers: Numbers::Float,
@@ -173,6 +181,8 @@ fn gradient_headers() -> [(&'static str, Header); 7] {
         ("gradient-result", result.to_header()),
         ("gradient-result-lacks", lacks.to_header()),
         ("gradient-deep", deep.to_header()),
+        ("gradient-bf16", brain.to_header()),
+        ("gradient-result-f16", half.to_header()),
     ]
 }
 
@@ -196,7 +206,7 @@ fn parameter_headers() -> [(&'static str, Header); 4] {
     ]
 }
 
-fn question_headers() -> [(&'static str, Header); 5] {
+fn question_headers() -> [(&'static str, Header); 6] {
     let branch = branch([4, 3, 0, 0], [2, 1, 0, 0]);
     let query = Query {
         watermark_distance: 40,
@@ -207,6 +217,7 @@ fn question_headers() -> [(&'static str, Header); 5] {
     let share = LossShare::from_parts(25);
     let operation = Bounded { first_distance: 900, fragments: 4_000, share };
     let bounded = Query { bounded: Some(operation), ..query };
+    let awaited = Query { awaited: true, ..query };
     let request = Request {
         identity: IDENTITY,
         aggregator: 777,
@@ -222,6 +233,7 @@ fn question_headers() -> [(&'static str, Header); 5] {
         ("query", query.to_header()),
         ("query-straight", straight.to_header()),
         ("query-bounded", bounded.to_header()),
+        ("query-awaited", awaited.to_header()),
         ("request", request.to_header()),
         ("request-afresh", afresh.to_header()),
     ]
@@ -263,11 +275,19 @@ fn description_headers() -> [(&'static str, Header); 3] {
         aggregators: 16_384,
         fragment_values: 352,
         formats: BodyFormats::FLOAT_AND_FIXED,
+        cores: 1,
+        mtu_bytes: 0,
     };
-    let newer = SwitchLimits { formats: BodyFormats::from_bits(0b10_1101), ..words };
-    let description = |limits| Description { server, switch, limits }.to_header();
+    let newer = SwitchLimits {
+        formats: BodyFormats::from_bits(0b10_1101),
+        cores: 4,
+        mtu_bytes: 9_000,
+        ..words
+    };
+    let via = Some(NodeId(16));
+    let description = |limits| Description { server, switch, via, limits }.to_header();
     [
-        ("switch-probe", Probe { server, switch }.to_header()),
+        ("switch-probe", Probe { server, switch, via: None }.to_header()),
         ("switch-description", description(words)),
         ("switch-description-newer", description(newer)),
     ]

@@ -18,6 +18,7 @@ import warnings
 import torch.distributed as dist
 
 from . import timeouts
+from .device_backend import DeviceBackend, config_of_creation, other_backends
 from .errors import (
     AbortedError,
     ClosedError,
@@ -28,7 +29,7 @@ from .errors import (
     ThalwegError,
     UnreachableError,
 )
-from .group import ThalwegGroup
+from .group import ThalwegGroup, group_of
 from .hooks import (
     BoundedLossState,
     bounded_loss_hook,
@@ -67,11 +68,12 @@ __all__ = [
 _MOVED = ("Drop", "LOSSES", "LossBounds", "LossCosts", "Trainer", "loss_bound", "loss_costs")
 
 
-def _create(given: typing.Any, options: object = None) -> ThalwegGroup:
+def _create(given: typing.Any, options: object = None) -> ThalwegGroup | DeviceBackend:
     """Called by torch for every group that uses the backend."""
-    if options is None:
-        default = dist.distributed_c10d._world.default_pg
-        options = default.options if isinstance(default, ThalwegGroup) else None
+    is_mixed = bool(other_backends(config_of_creation()))
+    # Options of a mixed group may be those of its other backend.
+    if options is None or (is_mixed and not isinstance(options, Options)):
+        options = _default_options()
     elif not isinstance(options, Options):
         raise TypeError(f"pg_options is {options!r}: a group of thalweg takes thalweg.torch.Options")
     settings = Settings.load(options)
@@ -81,7 +83,18 @@ def _create(given: typing.Any, options: object = None) -> ThalwegGroup:
     server_of_rank_0 = str(session.settings()["server"]) if settings.server is None else None
     limit_s = settings.operation_timeout or timeout_s
     runner = Runner(session, rank, size, limit_s, server_of_rank_0)
-    return ThalwegGroup(rank, size, runner, options, settings.join_timeout or timeout_s)
+    group = ThalwegGroup(rank, size, runner, options, settings.join_timeout or timeout_s)
+    if not is_mixed or group.backend is None:
+        return group
+    # The group of torch has the tensors of other devices, and asks no more of this one than its part by device.
+    group.backend.group = group
+    return group.backend
+
+
+def _default_options() -> Options | None:
+    default = dist.distributed_c10d._world.default_pg
+    group = None if default is None else group_of(default)
+    return None if group is None else group.options
 
 
 def register() -> None:

@@ -1,29 +1,18 @@
-"""The process group: every collective of ``torch.distributed``, by one of the compiled part."""
+"""The process group of torch."""
 
 from __future__ import annotations
 
 import datetime
-import functools
-import threading
 import typing
 
 import torch
 import torch.distributed as dist
 
-from . import sparse, timeouts
-from .device_backend import register_devices
-from .errors import OperationTimeoutError
-from .memory import Lent, divided, element_of, listed, moved_element_of
+from .device_backend import DeviceBackend, other_backends, register_devices
+from .operations import OPERATIONS, Operations
 from .options import Options
-from .reductions import Reduction
-from .runner import Begin, Runner
+from .runner import Runner
 from .work import Work, Works
-
-Tensors = list[torch.Tensor]
-# Beyond the tags of programs, which have 32 bits.
-_MONITOR_TAG = 1 << 62
-# Time that the ranks of a monitored barrier have to raise its own error, before their messages time out.
-_MONITOR_GRACE = datetime.timedelta(seconds=2)
 
 
 class ThalwegGroup(dist.ProcessGroup):
@@ -39,13 +28,13 @@ class ThalwegGroup(dist.ProcessGroup):
         self._rank, self._size = rank, size
         self._join_timeout_s = join_timeout_s
         self._runner = runner
-        self._session = runner.session
         #: Options that the group was made with.
         self.options = options
         self._name = self._desc = "undefined"
-        self._coalescing = threading.local()
         self._is_checked = False
-        register_devices(self, rank, size)
+        self._operations = Operations(rank, size, runner)
+        #: The group's part by device. ``None`` before torch 2.15.
+        self.backend: DeviceBackend | None = register_devices(self, self._operations)
 
     # Methods that torch calls by name.
 
@@ -66,7 +55,7 @@ class ThalwegGroup(dist.ProcessGroup):
         # The runner ends operations: the session's own limit is only the longest that there is. Joining has two phases,
         # and the session's own limit is for the second.
         own = {"operation_timeout": self._runner.timeout_s, "join_timeout": self._join_timeout_s}
-        return {**self._session.settings(), **own}
+        return {**self._runner.session.settings(), **own}
 
     # Torch keeps names with backends of its own kind, and this group is not one.
 
@@ -92,175 +81,35 @@ class ThalwegGroup(dist.ProcessGroup):
 
     setGroupName, setGroupDesc = _set_group_name, _set_group_desc
 
-    def allreduce(self, tensors: Tensors, opts: typing.Any = None) -> Work:
-        tensors = listed(tensors)
-        if any(tensor.is_sparse for tensor in tensors):
-            return sparse.all_reduce(self, tensors, opts)
-        return self._all_reduce("all_reduce", tensors, opts)
+    # Operations are added below.
 
-    def allreduce_coalesced(self, tensors: Tensors, opts: typing.Any = None) -> Work:
-        return self._all_reduce("all_reduce_coalesced", tensors, opts)
-
-    def broadcast(self, tensors: Tensors, opts: typing.Any) -> Work:
-        lent = [Lent(tensor) for tensor in listed(tensors)]
-        begin = [
-            _later(self._session.broadcast, opts.rootRank, one.memory, moved_element_of(one.tensor))
-            for one in lent
-        ]
-        return self._start("broadcast", begin, tensors, _settle(lent), opts)
-
-    def allgather(self, output: list[Tensors], input: Tensors, opts: typing.Any = None) -> Work:
-        lent, begin = [], []
-        for outputs, one in zip(output, input):
-            given, places = Lent(one), [Lent(place, reads=False) for place in outputs]
-            lent += [given, *places]
-            memories = [place.memory for place in places]
-            element = moved_element_of(one)
-            begin.append(_later(self._session.all_gather, given.memory, memories, element))
-        places = [one for one in lent if not any(one.tensor is given for given in input)]
-        return self._start("all_gather", begin, output, _settle(places), opts, keep=lent)
-
-    def allgather_coalesced(
-        self, output: list[Tensors], input: Tensors, opts: typing.Any = None
-    ) -> Work:
-        by_input = [list(outputs) for outputs in zip(*output)]
-        return self.allgather(by_input, input, opts)
-
-    def _allgather_base(
-        self, output: torch.Tensor, input: torch.Tensor, opts: typing.Any = None
-    ) -> Work:
-        return self.allgather_into_tensor_coalesced([output], [input], opts)
-
-    def allgather_into_tensor_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: typing.Any = None
-    ) -> Work:
-        begin, lent, keep = [], [], []
-        for output, input in zip(outputs, inputs):
-            given, place = Lent(input), Lent(output, reads=False)
-            lent.append(place)
-            keep.append(given)
-            places, element = divided(place, self._size), moved_element_of(input)
-            begin.append(_later(self._session.all_gather, given.memory, places, element))
-        return self._start("all_gather_into_tensor", begin, outputs, _settle(lent), opts, keep=keep)
-
-    def reduce_scatter(self, output: Tensors, input: list[Tensors], opts: typing.Any = None) -> Work:
-        joined = [torch.cat([part.reshape(-1) for part in parts]) for parts in input]
-        counts = [[part.numel() for part in parts] for parts in input]
-        return self._reduce_scatter("reduce_scatter", output, joined, counts, opts)
-
-    def _reduce_scatter_base(
-        self, output: torch.Tensor, input: torch.Tensor, opts: typing.Any = None
-    ) -> Work:
-        return self.reduce_scatter_tensor_coalesced([output], [input], opts)
-
-    def reduce_scatter_tensor_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: typing.Any = None
-    ) -> Work:
-        counts = [[output.numel()] * self._size for output in outputs]
-        return self._reduce_scatter("reduce_scatter_tensor", outputs, inputs, counts, opts)
-
-    def reduce(self, tensors: Tensors, opts: typing.Any) -> Work:
-        reduction = Reduction(opts, self._size)
-        is_root = opts.rootRank == self._rank
-        # Tensors of the other ranks stay as they are.
-        kept = [tensor if is_root else tensor.clone() for tensor in listed(tensors)]
-        lent = [reduction.lend(tensor) for tensor in kept]
-        begin = [
-            _later(
-                self._session.reduce,
-                opts.rootRank,
-                one.memory,
-                element_of(one.tensor),
-                reduction.name(one.tensor),
-                reduction.declared(one.tensor),
-            )
-            for one in lent
-        ]
-        settle = _nothing if not is_root else lambda: reduction.settle(lent)
-        return self._start("reduce", begin, tensors, settle, opts)
-
-    def gather(self, output: list[Tensors], input: Tensors, opts: typing.Any) -> Work:
-        given = Lent(listed(input)[0])
-        places = [Lent(place, reads=False) for place in output[0]] if output else []
-        memories, element = [place.memory for place in places], moved_element_of(given.tensor)
-        begin = [_later(self._session.gather, opts.rootRank, given.memory, memories, element)]
-        return self._start("gather", begin, output, _settle(places), opts, keep=[given])
-
-    def scatter(self, output: Tensors, input: list[Tensors], opts: typing.Any) -> Work:
-        place = Lent(listed(output)[0], reads=False)
-        given = [Lent(part) for part in input[0]] if input else []
-        memories, element = [part.memory for part in given], moved_element_of(place.tensor)
-        begin = [_later(self._session.scatter, opts.rootRank, memories, place.memory, element)]
-        return self._start("scatter", begin, output, _settle([place]), opts, keep=given)
-
-    def alltoall(self, output: Tensors, input: Tensors, opts: typing.Any = None) -> Work:
-        places = [Lent(place, reads=False) for place in output]
-        given = [Lent(part) for part in input]
-        inputs, outputs = ([one.memory for one in some] for some in (given, places))
-        element = moved_element_of(input[0]) if input else None
-        begin = [_later(self._session.all_to_all, inputs, outputs, element)]
-        return self._start("all_to_all", begin, output, _settle(places), opts, keep=given)
-
-    def alltoall_base(
-        self,
-        output: torch.Tensor,
-        input: torch.Tensor,
-        output_split_sizes: list[int],
-        input_split_sizes: list[int],
-        opts: typing.Any = None,
-    ) -> Work:
-        place, given = Lent(output, reads=False), Lent(input)
-        inputs = divided(given, self._size, input_split_sizes)
-        outputs = divided(place, self._size, output_split_sizes)
-        begin = [_later(self._session.all_to_all, inputs, outputs, moved_element_of(input))]
-        return self._start("all_to_all_single", begin, output, _settle([place]), opts, keep=[given])
-
-    def barrier(self, opts: typing.Any = None) -> Work:
-        return self._start("barrier", [self._session.barrier], None, _nothing, opts)
-
-    # spec: E-02
-    def monitored_barrier(
-        self, timeout: typing.Any = None, wait_all_ranks: bool = False
-    ) -> None:
+    def monitored_barrier(self, timeout: typing.Any = None, wait_all_ranks: bool = False) -> None:
         """Waits for all ranks, and raises an error that names those that are missing when the time is over.
 
         Rank 0 waits for the others and answers when all have come; with `wait_all_ranks` its error names all that are
         missing, otherwise the first. The job of a group that has failed here is over.
         """
-        timeout = getattr(timeout, "timeout", timeout)
-        is_set = timeout is not None and timeout.total_seconds() > 0
-        limit = timeout if is_set else datetime.timedelta(seconds=self._runner.timeout_s)
-        # Rank 0 may notice its own deadline a moment later than the others, and the group only after both.
-        answer_limit = limit + datetime.timedelta(seconds=2)
-        moved = functools.partial(self._move, tag=_MONITOR_TAG, timeout=answer_limit + _MONITOR_GRACE)
-        if self._rank > 0:
-            moved("send", torch.zeros(1), 0).wait(answer_limit)
-            self._named("monitored_barrier", moved("recv", torch.zeros(1), 0), answer_limit)
-            return
-        arrivals = {rank: moved("recv", torch.zeros(1), rank) for rank in range(1, self._size)}
-        self._collect(arrivals, limit, wait_all_ranks)
-        for rank in arrivals:
-            moved("send", torch.zeros(1), rank).wait()
-
-    def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Work:
-        return self._move("send", listed(tensors)[0], dst, tag)
-
-    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Work:
-        return self._move("recv", listed(tensors)[0], src, tag)
-
-    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Work:
-        lent = Lent(listed(tensors)[0], reads=False)
-        begin = [_later(self._session.receive_any, tag, lent.memory, moved_element_of(lent.tensor))]
-        return self._start("recv", begin, tensors, _settle([lent]), detail=" from any rank")
+        self._operations.monitored_barrier(timeout, wait_all_ranks)
 
     def _start_coalescing(self, device: object = None) -> None:
-        self._coalescing.works = []
+        self._operations.start_coalescing()
 
     def _end_coalescing(self, device: object = None) -> Works:
-        works, self._coalescing.works = self._coalescing.works, None
-        return Works(works)
+        return self._operations.end_coalescing()
 
-    # Methods that torch does not have.
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """Sets the timeout of operations that are begun from now on."""
+        self._runner.timeout_s = timeout.total_seconds()
+
+    def shutdown(self) -> None:
+        """Leaves the job, when all operations have ended."""
+        self._runner.leave()
+
+    def abort(self) -> None:
+        """Ends the job at once. Operations in progress fail, here and at the other ranks."""
+        self._runner.abort("the program called abort")
+
+    # Methods that torch does not have. Its flight recorder does not see them.
 
     def all_reduce_bounded(
         self,
@@ -275,7 +124,7 @@ class ThalwegGroup(dist.ProcessGroup):
         mean times all ranks. ``work.missing`` lists whose values are missing where. ``layer`` is the index of the
         tensor's layer and the number of layers: front layers are more urgent to switches that have priorities.
         """
-        return self._reduce_bounded("all_reduce_bounded", tensor, (max_missing, layer, op))
+        return self._operations.all_reduce_bounded(tensor, max_missing, layer, op)
 
     def reduce_scatter_bounded(
         self,
@@ -286,222 +135,63 @@ class ThalwegGroup(dist.ProcessGroup):
         op: typing.Any = dist.ReduceOp.AVG,
     ) -> Work:
         """The same where each rank keeps its part. All of ``input`` is overwritten."""
-        if output.numel() * self._size != input.numel():
-            raise ValueError(
-                f"{input.numel()} values are not {output.numel()} for each of {self._size} ranks"
-            )
+        return self._operations.reduce_scatter_bounded(output, input, max_missing, layer, op)
 
-        def keep_own() -> None:
-            own = input.view(-1).chunk(self._size)[self._rank] if input.numel() else input.view(-1)
-            with torch.no_grad():
-                output.view(-1).copy_(own)
-
-        counts = [output.numel()] * self._size
-        terms = (max_missing, layer, op)
-        return self._reduce_bounded("reduce_scatter_bounded", input, terms, keep_own, counts)
-
-    # The same under the names that newer versions of torch use.
-
-    all_gather_single = _allgather_base
-    all_gather_single_coalesced = allgather_into_tensor_coalesced
-    reduce_scatter_single = _reduce_scatter_base
-    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
-    all_to_all_single = alltoall_base
-
-    def set_timeout(self, timeout: datetime.timedelta) -> None:
-        """Sets the timeout of operations that are begun from now on."""
-        self._runner.timeout_s = timeout.total_seconds()
-
-    def shutdown(self) -> None:
-        """Leaves the job, when all operations have ended."""
-        self._runner.leave()
-
-    def abort(self) -> None:
-        """Ends the job at once. Operations in progress fail, here and at the other ranks."""
-        self._runner.abort("the program called abort")
-
-    # How it is done.
-
-    def _all_reduce(self, name: str, tensors: Tensors, opts: typing.Any) -> Work:
-        reduction = Reduction(opts, self._size)
-        lent = [reduction.lend(tensor) for tensor in tensors]
-        begin = [
-            _later(
-                self._session.all_reduce,
-                one.memory,
-                element_of(one.tensor),
-                reduction.name(one.tensor),
-                reduction=reduction.declared(one.tensor),
-            )
-            for one in lent
-        ]
-        return self._start(
-            name, begin, tensors, lambda: reduction.settle(lent, is_divided=True), opts
-        )
-
-    def _reduce_bounded(
-        self,
-        name: str,
-        tensor: torch.Tensor,
-        terms: tuple[float, tuple[int, int] | None, typing.Any],
-        then: typing.Callable[[], object] = lambda: None,
-        counts: list[int] | None = None,
-    ) -> Work:
-        """``counts`` has the number of values that each rank keeps, where none keeps all."""
-        max_missing, layer, op = terms
-        if not tensor.is_floating_point():
-            raise TypeError(f"only floats may lack something, not {tensor.dtype}")
-        reduction = Reduction.of(op, self._size)
-        how = reduction.bounded_name()
-        lent = reduction.lend(tensor)
-        begin = _later(
-            self._session.all_reduce,
-            lent.memory,
-            element_of(tensor),
-            how,
-            max_missing,
-            layer,
-            reduction=reduction.declared(tensor),
-            counts=counts,
-        )
-
-        def settle() -> None:
-            reduction.settle_bounded(lent)
-            then()
-
-        return self._start(name, [begin], tensor, settle)
-
-    def _reduce_scatter(
-        self,
-        name: str,
-        outputs: Tensors,
-        inputs: Tensors,
-        counts: list[list[int]],
-        opts: typing.Any,
-    ) -> Work:
-        reduction = Reduction(opts, self._size)
-        begin, places, keep = [], [], []
-        for output, input, parts in zip(outputs, inputs, counts):
-            given, place = reduction.lend(input, is_changed=False), Lent(output, reads=False)
-            keep.append(given)
-            places.append(place)
-            begin.append(
-                _later(
-                    self._session.reduce_scatter,
-                    given.memory,
-                    place.memory,
-                    parts,
-                    element_of(input),
-                    reduction.name(input),
-                    reduction.declared(input),
-                )
-            )
-        return self._start(name, begin, outputs, lambda: reduction.settle(places), opts, keep=keep)
-
-    def _move(
-        self,
-        name: str,
-        tensor: torch.Tensor,
-        peer: int,
-        tag: int,
-        timeout: datetime.timedelta | None = None,
-    ) -> Work:
-        """Sends a tensor to a rank, or receives it from there (``send``, ``recv``)."""
-        is_sent = name == "send"
-        lent = Lent(tensor, reads=is_sent)
-        call = self._session.send if is_sent else self._session.receive
-        begin = _later(call, peer, tag, lent.memory, moved_element_of(tensor))
-        return self._start(
-            name,
-            [begin],
-            [tensor],
-            _nothing if is_sent else _settle([lent]),
-            detail=f" {'to' if is_sent else 'from'} rank {peer}",
-            timeout=timeout,
-            keep=[lent],
-            peers=(peer,),
-        )
-
-    def _collect(
-        self, arrivals: dict[int, Work], limit: datetime.timedelta, waits_for_all: bool
-    ) -> None:
-        """Waits for the ranks of a monitored barrier, and aborts the job if some do not come."""
-        ends_at = datetime.datetime.now() + limit
-        missing = []
-        for rank, arrival in arrivals.items():
-            left = max(ends_at - datetime.datetime.now(), datetime.timedelta(milliseconds=1))
-            try:
-                arrival.wait(left)
-            except OperationTimeoutError:
-                missing.append(rank)
-                if not waits_for_all:
-                    break
-        if missing:
-            text = timeouts.text("monitored_barrier", limit.total_seconds(), missing)
-            self._runner.abort(text)
-            raise OperationTimeoutError(
-                text, ranks=missing, operation="monitored_barrier", since=limit.total_seconds()
-            )
-
-    def _named(self, name: str, work: Work, limit: datetime.timedelta) -> None:
-        try:
-            work.wait(limit)
-        except OperationTimeoutError as error:
-            text = timeouts.text(name, limit.total_seconds(), [0])
-            raise OperationTimeoutError(text, ranks=[0], operation=name, since=error.since) from None
-
-    def _start(
-        self,
-        name: str,
-        begin: list[Begin],
-        result: object,
-        settle: typing.Callable[[], object],
-        opts: typing.Any = None,
-        *,
-        detail: str = "",
-        timeout: datetime.timedelta | None = None,
-        keep: object = None,
-        peers: tuple[int, ...] = (),
-    ) -> Work:
+    def _check_backends(self) -> None:
+        """Raises ValueError where other devices of the group were given other backends, which torch ignores."""
         if not self._is_checked:
-            _check_backends(self)
+            config = dist.distributed_c10d._world.pg_backend_config.get(self)
+            others = other_backends(config)
+            if others:
+                raise ValueError(
+                    f'backend="{config}": this version of torch lets no group of thalweg have other backends beside '
+                    f'it, and {", ".join(others)} would have no effect. Use torch 2.15 or newer; or backend="thalweg", '
+                    "and a group of its own for each other backend (torch.distributed.new_group)"
+                )
             self._is_checked = True
-        timeout = getattr(opts, "timeout", timeout)
-        work = self._runner.start(
-            name, begin, result, settle, detail=detail, timeout=timeout, keep=keep, peers=peers
-        )
-        works = getattr(self._coalescing, "works", None)
-        if works is not None:
-            works.append(work)
-        return work
 
 
-def _check_backends(group: ThalwegGroup) -> None:
-    """Raises ValueError where other devices of the group were given other backends, which torch ignores."""
-    config = dist.distributed_c10d._world.pg_backend_config.get(group)
-    backends = dict(pair.split(":") for pair in str(config).split(",")) if config else {}
-    others = sorted(f"{device}:{name}" for device, name in backends.items() if name != "thalweg")
-    if others:
-        raise ValueError(
-            f'backend="{config}": a group of thalweg takes the tensors of all devices, and {", ".join(others)} would '
-            'have no effect. Use backend="thalweg", and a group of its own for each other backend '
-            "(torch.distributed.new_group)"
-        )
+def group_of(group: dist.ProcessGroup) -> ThalwegGroup | None:
+    """The group, or its part that is thalweg's where it has several backends. ``None`` if it has no such part."""
+    if isinstance(group, ThalwegGroup):
+        return group
+    for device in getattr(group, "_device_types", ()):
+        backend = group._get_backend(device)
+        if isinstance(backend, DeviceBackend):
+            return backend.group
+    return None
 
 
-def _later(
-    call: typing.Callable[..., int], *arguments: typing.Any, **named: typing.Any
-) -> Begin:
-    return lambda: call(*arguments, **named)
+def _operation(name: str) -> typing.Callable[..., Work]:
+    """An operation of the group.
+
+    With a backend it takes torch's way: the base class runs its hooks, of which one feeds the flight recorder, and
+    calls the backend of the tensor's device.
+    """
+    of_base = getattr(dist.ProcessGroup, name, None)
+
+    def operation(self: ThalwegGroup, *given: typing.Any, **named: typing.Any) -> Work:
+        self._check_backends()
+        if self.backend is None or of_base is None:
+            begun: Work = getattr(self._operations, name)(*given, **named)
+            return begun
+        return self.backend.begun(of_base(self, *given, **named))
+
+    # The base class looks for an override and would call this function for ever. It stops at a caller of the same name.
+    operation.__code__ = operation.__code__.replace(co_name=name)
+    operation.__name__, operation.__qualname__ = name, f"ThalwegGroup.{name}"
+    return operation
 
 
-def _settle(lent: list[Lent]) -> typing.Callable[[], object]:
-    def settle() -> None:
-        for one in lent:
-            one.settle()
-
-    return settle
-
-
-def _nothing() -> None:
-    pass
+for _name in OPERATIONS:
+    setattr(ThalwegGroup, _name, _operation(_name))
+# Before torch 2.15 some have other names. Later versions have them as well, and look for them after the new ones.
+for _former, _name in {
+    "_allgather_base": "all_gather_single",
+    "allgather_into_tensor_coalesced": "all_gather_single_coalesced",
+    "_reduce_scatter_base": "reduce_scatter_single",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_single_coalesced",
+    "alltoall_base": "all_to_all_single",
+}.items():
+    if not hasattr(dist.ProcessGroup, _name):
+        setattr(ThalwegGroup, _former, getattr(ThalwegGroup, _name))

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
-from .group import ThalwegGroup
+from .group import ThalwegGroup, group_of
 from .work import Missing, Work
 
 Hook = collections.abc.Callable[[typing.Any, GradBucket], torch.futures.Future[torch.Tensor]]
@@ -134,12 +134,16 @@ def ddp_hook(loss: float = 0.1, layers: bool = True, group: dist.ProcessGroup | 
 
 
 def thalweg_group(group: dist.ProcessGroup | None = None) -> ThalwegGroup:
-    """The group, the default one if it is ``None``, with the methods that torch does not have."""
+    """The group, the default one if it is ``None``, with the methods that torch does not have.
+
+    Of a group with several backends it is the part that is thalweg's.
+    """
     chosen = group or dist.distributed_c10d._get_default_group()
-    if not isinstance(chosen, ThalwegGroup):
+    found = group_of(chosen)
+    if found is None:
         name = chosen.name() if hasattr(chosen, "name") else type(chosen).__name__
         raise TypeError(f'the group is of backend {name}: gradients may be lost with "thalweg" only')
-    return chosen
+    return found
 
 
 def _reduce_scatter(state: BoundedLossState, layer: tuple[int, int] | None) -> typing.Any:

@@ -102,6 +102,7 @@ def meet(given: Rendezvous, settings: Settings) -> _core.Session:
             bind=bind,
             ports=settings.ports,
             threads=settings.threads,
+            link_rate_mbps=settings.link_rate_mbps,
             numeric=settings.numeric,
             collective=_collective(settings),
             share_memory=settings.share_memory,
@@ -151,7 +152,7 @@ def _is_free(host: str, port: int) -> bool:
 def _collective(settings: Settings) -> str:
     """A switch that rank 0 starts is on no path: all sums would crowd into the link of one host."""
     is_embedded = settings.server is None and settings.switch is None
-    return "server" if settings.collective == "auto" and is_embedded else settings.collective
+    return "direct" if settings.collective == "auto" and is_embedded else settings.collective
 
 
 def _place(store: Waiting, given: Rendezvous, settings: Settings, addresses: list[str]) -> typing.Any:

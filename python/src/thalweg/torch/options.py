@@ -27,6 +27,7 @@ class Given(typing.TypedDict, total=False):
     bind: str | None
     ports: str | None
     threads: int | None
+    link_rate_mbps: int | None
     numeric: str | None
     collective: str | None
     share_memory: bool | None

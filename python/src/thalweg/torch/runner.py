@@ -26,6 +26,8 @@ Begin = typing.Callable[[], int]
 _POLL_S = 0.2
 # Longest time that leaving takes when a program ends by an exception or with operations in progress.
 _HURRIED_LEAVE_S = 1.0
+# The same after Ctrl-C: long enough to say goodbye.
+_INTERRUPTED_LEAVE_S = 0.1
 # Shortest time between two reports of the same stall, by the server.
 _STALL_REPEATED_S = 1.0
 # Sessions with operations in progress. These work on memory of tensors, so they must not be dropped.
@@ -248,9 +250,12 @@ def _leave_at_exit(runner: weakref.ref[Runner]) -> None:
     # A forked process has a copy of the lock, which another thread of its parent may have held.
     if alive is None or alive._is_forked():
         return
-    is_failing = getattr(sys, "last_value", None) is not None
-    is_hurried = is_failing or not alive.is_idle()
-    alive.leave(_HURRIED_LEAVE_S if is_hurried else None)
+    error = getattr(sys, "last_value", None)
+    if isinstance(error, KeyboardInterrupt):
+        alive.leave(_INTERRUPTED_LEAVE_S)
+    else:
+        is_hurried = error is not None or not alive.is_idle()
+        alive.leave(_HURRIED_LEAVE_S if is_hurried else None)
 
 
 def _enter_record(name: str) -> torch.autograd.profiler.record_function | None:

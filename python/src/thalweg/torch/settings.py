@@ -16,9 +16,11 @@ setting               meaning
 ``interface``         network interface to send from, as ``eth1``
 ``bind``              address to send from, instead of ``interface``
 ``ports``             UDP ports to choose from, as ``5000-5100``; default: any free port
-``threads``           number of sending threads, the same at all ranks; default 1
+``threads``           most sending threads; the job has the smallest number of all ranks'. Default: one for every
+                      4 Gbps of the host's link, at most a quarter of the cores, 1 to 4
+``link_rate_mbps``    rate of the host's link, for that default; default: what the driver of the interface reports
 ``numeric``           ``auto``, ``float``, ``fixed:SCALE`` or ``dynamic:SCALE``: what switches add
-``collective``        ``auto``, ``aggregate``, ``server`` or ``ring``
+``collective``        ``auto``, ``aggregate``, ``direct``, ``server`` or ``ring``
 ``share_memory``      ``0``, ``false``, ``no``, ``off``: ranks of one host do not combine in memory first
 ``failure_after``     seconds until a rank whose process or host is gone fails the job; default 10
 ``stall_after``       seconds without progress until a warning explains the stall; default 5
@@ -33,16 +35,20 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import datetime
+import logging
 import os
 import pathlib
+import stat
 import typing
 
 if typing.TYPE_CHECKING:
     from .options import Options
 
+_log = logging.getLogger("thalweg")
+
 _FLAGS = ("share_memory",)
 _FLAG_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_COUNTS = ("threads",)
+_COUNTS = ("threads", "link_rate_mbps")
 _SECONDS = ("failure_after", "stall_after", "join_timeout", "operation_timeout")
 _TEXTS = (
     "server",
@@ -81,7 +87,8 @@ class Settings:
     interface: str | None = None
     bind: str | None = None
     ports: str | None = None
-    threads: int = 1
+    threads: int | None = None
+    link_rate_mbps: int | None = None
     numeric: str = "auto"
     collective: str = "auto"
     share_memory: bool = True
@@ -118,7 +125,7 @@ class Settings:
                 )
             return os.urandom(16)
         # A second line has the secret that the first one replaces. A job that begins needs only the first.
-        text = (pathlib.Path(self.secret_file).read_text().split() or [""])[0]
+        text = (_confidential(self.secret_file).split() or [""])[0]
         try:
             secret = bytes.fromhex(text)
         except ValueError:
@@ -131,7 +138,7 @@ class Settings:
         """Returns the token, from its file where that is set."""
         if self.token_file is None:
             return self.token
-        return pathlib.Path(self.token_file).read_text().strip()
+        return _confidential(self.token_file).strip()
 
     def _check(self) -> None:
         for one, other in (("token", "token_file"), ("interface", "bind")):
@@ -188,6 +195,15 @@ def _number(name: str, value: object, kind: type[Number]) -> Number:
         return kind(str(value))
     except ValueError:
         raise ValueError(f"{name} is {value!r}, and has to be a number") from None
+
+
+def _confidential(name: str) -> str:
+    """Returns the text of a file that only its owner should read, and warns where others can."""
+    path = pathlib.Path(name)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        _log.warning("%s has mode %04o: others can read it; chmod 600 %s", path, mode, path)
+    return path.read_text()
 
 
 def _from_file(path: pathlib.Path) -> dict[str, object]:

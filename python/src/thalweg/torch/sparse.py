@@ -11,10 +11,10 @@ from .reductions import Reduction
 from .work import Work
 
 if typing.TYPE_CHECKING:
-    from .group import ThalwegGroup
+    from .operations import Operations
 
 
-def all_reduce(group: ThalwegGroup, tensors: list[torch.Tensor], opts: typing.Any) -> Work:
+def all_reduce(group: Operations, tensors: list[torch.Tensor], opts: typing.Any) -> Work:
     """Sums sparse tensors of the same shape, as Gloo does.
 
     The number of indices differs from rank to rank and is exchanged first, so that this waits: it returns a work that
@@ -34,7 +34,7 @@ def all_reduce(group: ThalwegGroup, tensors: list[torch.Tensor], opts: typing.An
     return work
 
 
-def _sum(group: ThalwegGroup, tensor: torch.Tensor) -> torch.Tensor:
+def _sum(group: Operations, tensor: torch.Tensor) -> torch.Tensor:
     shape = torch.tensor([tensor.sparse_dim(), *tensor.shape], dtype=torch.int64)
     counts = _gathered(group, torch.tensor([tensor._nnz(), len(shape)]), [(2,)] * group.size())
     if any(int(lengths) != len(shape) for _, lengths in counts):
@@ -53,7 +53,7 @@ def _sum(group: ThalwegGroup, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _gathered(
-    group: ThalwegGroup, mine: torch.Tensor, shapes: list[tuple[int, ...]]
+    group: Operations, mine: torch.Tensor, shapes: list[tuple[int, ...]]
 ) -> list[torch.Tensor]:
     outputs = [torch.empty(shape, dtype=mine.dtype, device=mine.device) for shape in shapes]
     group.allgather([outputs], [mine.contiguous()], _distributed_c10d.AllgatherOptions()).wait()

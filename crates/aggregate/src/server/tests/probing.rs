@@ -1,18 +1,27 @@
 //! A server asks switches for their limits.
 // spec: E-06 machine
 
+use thalweg_core::testing::OwnedBody;
 use thalweg_wire::aggregate::{
     BodyFormats, Description, PROBE_EPOCH, PROBE_JOB, Probe, SwitchLimits,
 };
+use thalweg_wire::path::PathProbe;
+use thalweg_wire::peek;
 use thalweg_wire::tag::{self, Key, Secret, Secrets};
 
+use super::super::SwitchPath;
 use super::*;
 use crate::switch::{self, Switch};
 
 const SWITCH: NodeId = NodeId(100);
 const SECRET: Secret = Secret([3; 16]);
-const LIMITS: SwitchLimits =
-    SwitchLimits { aggregators: 96, fragment_values: 40, formats: BodyFormats::FLOAT_AND_FIXED };
+const LIMITS: SwitchLimits = SwitchLimits {
+    aggregators: 96,
+    fragment_values: 40,
+    formats: BodyFormats::ALL,
+    cores: 1,
+    mtu_bytes: 1_500,
+};
 
 fn server(secret: Option<Secret>) -> Server {
     let secrets = secret.map(Secrets::from);
@@ -71,7 +80,7 @@ fn a_switch_answers_a_probe_with_its_limits_in_a_packet_of_the_same_length() {
 #[test]
 fn a_switch_is_known_by_the_name_that_it_was_asked_by() {
     let (mut server, mut switch) = (server(None), switch(None));
-    let asked = Probe { server: SERVER, switch: NodeId(77) };
+    let asked = Probe { server: SERVER, switch: NodeId(77), via: None };
     let mut packet = probe(&mut server);
     packet.header = asked.to_header();
     hand(&mut switch, &mut packet);
@@ -83,7 +92,7 @@ fn a_switch_is_known_by_the_name_that_it_was_asked_by() {
 #[test]
 fn probes_that_nobody_with_the_secret_has_sealed_are_not_answered() {
     let packet = probe(&mut server(Some(SECRET)));
-    let bare = Probe { server: SERVER, switch: SWITCH }.to_header();
+    let bare = Probe { server: SERVER, switch: SWITCH, via: None }.to_header();
     let mut changed = packet.header;
     changed[40] ^= 1;
     for header in [bare, sealed(bare, Secret([4; 16])), changed] {
@@ -104,7 +113,7 @@ fn probes_that_nobody_with_the_secret_has_sealed_are_not_answered() {
 fn probes_that_would_go_round_are_dropped() {
     let mut switch = switch(None);
     let mut packet = probe(&mut server(None));
-    packet.header = Probe { server: SWITCH, switch: SWITCH }.to_header();
+    packet.header = Probe { server: SWITCH, switch: SWITCH, via: None }.to_header();
     assert!(!hand(&mut switch, &mut packet));
     assert_eq!(switch.stats().malformed, 1);
 }
@@ -113,7 +122,7 @@ fn probes_that_would_go_round_are_dropped() {
 fn answers_that_nobody_with_the_secret_has_sealed_are_ignored() {
     let mut server = server(Some(SECRET));
     let mut packet = probe(&mut server);
-    let answer = Description { server: SERVER, switch: SWITCH, limits: LIMITS };
+    let answer = Description { server: SERVER, switch: SWITCH, via: None, limits: LIMITS };
     let others = Description { server: NodeId(901), ..answer };
     let bare = answer.to_header();
     let mut changed = sealed(bare, SECRET);
@@ -126,11 +135,103 @@ fn answers_that_nobody_with_the_secret_has_sealed_are_ignored() {
     }
     assert_eq!((server.stats().forged, server.stats().malformed), (4, 0));
     // A switch without the secret is as good as silent.
-    packet.header = Probe { server: SERVER, switch: SWITCH }.to_header();
+    packet.header = Probe { server: SERVER, switch: SWITCH, via: None }.to_header();
     assert!(hand(&mut switch(None), &mut packet));
     hand(&mut server, &mut packet);
     assert_eq!(server.poll_event(), None);
     packet.header = sealed(bare, SECRET);
     hand(&mut server, &mut packet);
     assert_eq!(server.poll_event(), Some(Event::Answered { switch: SWITCH, limits: LIMITS }));
+}
+
+/// Has the server ask for a path, and returns its probe.
+fn path_probe(server: &mut Server, path: SwitchPath, body_bytes: u16) -> OwnedPacket {
+    server.probe_path(path, body_bytes);
+    let mut outbox = TestOutbox::with_room(SERVER, usize::MAX);
+    server.poll_transmit(Time::ZERO, &mut outbox);
+    outbox.packets.remove(0)
+}
+
+// spec: F-01 machine
+#[test]
+fn a_padded_probe_is_answered_by_a_packet_of_the_same_length() {
+    let (mut server, mut switch) = (server(Some(SECRET)), switch(Some(SECRET)));
+    let path = SwitchPath { switch: SWITCH, via: None };
+    let mut packet = path_probe(&mut server, path, 8_896);
+    let (size, wire_bytes) = (packet.size(), packet.meta.wire_bytes);
+    assert_eq!(size, BodySize::Length(8_896));
+    assert!(hand(&mut switch, &mut packet));
+    assert_eq!(
+        (packet.meta.dst, packet.size(), packet.meta.wire_bytes),
+        (SERVER, size, wire_bytes)
+    );
+    hand(&mut server, &mut packet);
+    assert_eq!(server.poll_event(), Some(Event::PathAnswered { path, body_bytes: 8_896 }));
+    // The tag covers the length.
+    let mut packet = path_probe(&mut server, path, 1_408);
+    packet.body = OwnedBody::Length(8_896);
+    assert!(!hand(&mut switch, &mut packet));
+    assert_eq!(switch.stats().forged, 1);
+}
+
+// spec: F-01 machine
+#[test]
+fn a_probe_takes_the_path_between_two_switches_and_back() {
+    const MIDDLE: NodeId = NodeId(200);
+    let mut server = server(Some(SECRET));
+    let mut end = switch(Some(SECRET));
+    let config = switch::Config { secrets: Some(SECRET.into()), ..switch::Config::new(MIDDLE) };
+    let mut middle = Switch::new(config).unwrap();
+    let path = SwitchPath { switch: SWITCH, via: Some(MIDDLE) };
+    let mut packet = path_probe(&mut server, path, 4_000);
+    let mut hops = vec![packet.meta.dst];
+    for station in [&mut middle, &mut end] {
+        assert!(hand(station, &mut packet));
+        hops.push(packet.meta.dst);
+    }
+    assert!(hand(&mut middle, &mut packet));
+    hops.push(packet.meta.dst);
+    assert_eq!(hops, [MIDDLE, SWITCH, MIDDLE, SERVER]);
+    assert_eq!(packet.size(), BodySize::Length(4_000));
+    hand(&mut server, &mut packet);
+    assert_eq!(server.poll_event(), Some(Event::PathAnswered { path, body_bytes: 4_000 }));
+    // What would go round is dropped.
+    let round = SwitchPath { switch: MIDDLE, via: Some(MIDDLE) };
+    assert!(!hand(&mut middle, &mut path_probe(&mut server, round, 100)));
+    assert_eq!(middle.stats().malformed, 1);
+}
+
+/// A worker's probe, sealed with a key.
+fn probe_of_worker(key: &Key) -> OwnedPacket {
+    let probe = PathProbe { job: JobId(8), epoch: 1, number: 7, is_answer: false };
+    let mut packet = OwnedPacket::new(BodySize::Length(8_896), Purpose::Control);
+    (packet.header, packet.meta.src, packet.meta.dst) = (probe.to_header(), NodeId(3), SWITCH);
+    tag::seal_sized(&mut packet.header, 8_896, key);
+    packet
+}
+
+// spec: F-01 machine
+#[test]
+fn switches_and_servers_answer_the_probes_of_workers_to_where_they_came_from() {
+    let key = Key::derive(&SECRET, JobId(8), 1);
+    let mut switch = switch(Some(SECRET));
+    let mut packet = probe_of_worker(&key);
+    assert!(hand(&mut switch, &mut packet));
+    let is_right = |packet: &OwnedPacket| {
+        let answer = PathProbe::decode(&packet.header).unwrap();
+        assert!(answer.is_answer && tag::verify_sized(&packet.header, 8_896, &key));
+        assert_eq!((packet.meta.dst, packet.size()), (NodeId(3), BodySize::Length(8_896)));
+    };
+    is_right(&packet);
+    let mut server = server(Some(SECRET));
+    let mut packet = probe_of_worker(&key);
+    let prefix = peek(&packet.header).unwrap();
+    assert!(server.answer_path(prefix, &mut packet.lend()));
+    is_right(&packet);
+    // Who does not have the key gets nothing.
+    let mut forged = probe_of_worker(&Key([1; 16]));
+    assert!(!hand(&mut switch, &mut forged));
+    assert!(!server.answer_path(prefix, &mut forged.lend()));
+    assert_eq!((switch.stats().forged, server.stats().forged), (1, 1));
+    assert!(!Server::new(Config::new(SERVER)).unwrap().answer_path(prefix, &mut packet.lend()));
 }

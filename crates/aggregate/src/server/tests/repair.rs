@@ -77,6 +77,27 @@ fn a_question_that_crossed_the_result_rests() {
 
 // spec: T-10 machine
 #[test]
+fn where_a_switch_waits_as_well_all_below_it_are_answered() {
+    let mut bench = Bench::new(setup(&side_by_side()));
+    bench.give_all(0, &fixed(&[1; 4]));
+    bench.drain();
+    let awaited = |bench: &Bench, rank| Query { awaited: true, ..bench.query(rank, 0, false) };
+    bench.ask(awaited(&bench, 2));
+    bench.ask(awaited(&bench, 3));
+    assert_eq!(destinations(&bench.drain()), [101], "once for both");
+    // The other switch waits as well.
+    bench.ask(awaited(&bench, 0));
+    assert_eq!(destinations(&bench.drain()), [100, 101, 4]);
+    bench.wait_us(50);
+    // No switch is above this worker, whatever its query says.
+    bench.ask(awaited(&bench, 4));
+    assert_eq!(destinations(&bench.drain()), [4]);
+    let stats = bench.stats();
+    assert_eq!((stats.parameters_again, stats.parameters_awaited), (5, 1));
+}
+
+// spec: T-10 machine
+#[test]
 fn stations_of_which_nothing_came_are_asked_and_else_the_workers() {
     let mut bench = Bench::new(setup(&side_by_side()));
     bench.give(bench.own(0, 6), &fixed(&[1]));

@@ -88,7 +88,14 @@ fn a_query_goes_on_where_nothing_or_nobody_is_missing() {
     assert_eq!(ask(&mut bench, &other).0, Fate::Forwarded, "another operation");
     bench.send(&gradient(1), &[3, -4]);
     let (fate, sent) = ask(&mut bench, &query(0));
-    assert_eq!((fate, sent.meta.dst, query_in(&sent)), (Fate::Forwarded, PARENT, up));
+    let awaited = Query { awaited: true, ..up };
+    assert_eq!((fate, sent.meta.dst, query_in(&sent)), (Fate::Forwarded, PARENT, awaited));
+    assert_eq!(ask(&mut bench, &query(1)).0, Fate::Consumed, "one asks for all");
+    bench.now += Span::from_us(100);
+    assert_eq!(ask(&mut bench, &query(1)).0, Fate::Forwarded);
+    // What a switch below says does not hold here.
+    let other = Query { aggregator: 6, awaited: true, ..query(0) };
+    assert!(!query_in(&ask(&mut bench, &other).1).awaited);
     for past in [Query { bypass: true, ..query(0) }, Query { level: 2, ..query(0) }] {
         let (fate, sent) = ask(&mut bench, &past);
         assert_eq!((fate, sent.meta.dst), (Fate::Forwarded, SERVER));

@@ -6,6 +6,7 @@ use thalweg_wire::aggregate::{
 };
 use thalweg_wire::tag::{self, Key, Secret, Secrets};
 
+use super::super::outgoing::STRANGERS_MAX;
 use super::asks;
 use super::harness::{
     Bench, Content, Fate, ME, PARENT, SERVER, Sent, announcement, gradient, parameter,
@@ -27,19 +28,19 @@ fn bench() -> Bench {
 }
 
 /// A switch that knows a tree.
-fn knowing(switches: u32) -> Bench {
+pub(super) fn knowing(switches: u32) -> Bench {
     let mut bench = bench();
     assert_eq!(bench.handle(&mut of_stations(group(switches))), Fate::Consumed);
     bench
 }
 
 /// Sealed as workers do.
-fn of_worker(sent: Sent) -> Sent {
+pub(super) fn of_worker(sent: Sent) -> Sent {
     sealed_with(sent, &key())
 }
 
 /// Sealed as servers do for switches.
-fn of_stations(sent: Sent) -> Sent {
+pub(super) fn of_stations(sent: Sent) -> Sent {
     sealed_with(sent, &stations_key())
 }
 
@@ -212,9 +213,16 @@ fn packets_go_to_servers_that_servers_have_named() {
     bench.now += Span::from_us(100);
     bench.handle(&mut stray(NodeId(240)));
     assert_eq!(bench.transmit().len(), 1);
+    let mut notices = 2;
+    for victim in 0..2_000 {
+        bench.now += Span::from_us(100);
+        bench.handle(&mut stray(NodeId(1_000 + victim)));
+        notices += bench.transmit().len();
+    }
+    assert_eq!(notices, STRANGERS_MAX as usize, "the life of a switch has no more of them");
 
     // A sealed probe names a server, and so does a result of a tree that is not known.
-    let probe = Sent::bare(Probe { server: other, switch: ME }.to_header());
+    let probe = Sent::bare(Probe { server: other, switch: ME, via: None }.to_header());
     let key = Key::derive(&SECRET, PROBE_JOB, PROBE_EPOCH);
     assert_eq!(bench.handle(&mut sealed_with(probe, &key)), Fate::Forwarded);
     assert_eq!(bench.handle(&mut stray(other)), Fate::Forwarded);

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 use thalweg_core::{Body, HEADER_BYTES, Header, JobId, Machine, Meta, Packet, Span, Time};
-use thalweg_wire::aggregate::{Branch, Gradient, Identity, Query, Request};
+use thalweg_wire::aggregate::{Branch, Gradient, Identity, Parameter, Query, Request};
 
-use super::harness::{Bench, Fate, ME, Sent, TestOutbox, announce_both, gradient, parameter};
+use super::harness::{
+    Bench, Content, Fate, ME, Sent, TestOutbox, announce_both, gradient, parameter,
+};
 use crate::switch::aggregator::Aggregator;
 
 const WORKERS: u8 = 3;
@@ -34,6 +36,17 @@ fn check_slot(bench: &Bench, slot: &Aggregator, place: u32) {
     let rack = fragment.upper_places[1];
     let sum = expected(fragment.identity, slot.bitmap, fragment.level, rack);
     assert_eq!(bench.switch.array.values(place, 4), sum.to_le_bytes(), "{slot:?}");
+}
+
+/// Result that the server sends: no sum that a switch has.
+fn result(identity: Identity) -> i32 {
+    -expected(identity, 0b11, 1, 0)
+}
+
+/// A result that is sent again is the one that the server sent for this very fragment.
+fn check_result(sent: &Sent) {
+    let read = Parameter::decode(&sent.header).unwrap();
+    assert_eq!(sent.values(), [result(read.identity)], "{read:?}");
 }
 
 fn check_gradient(sent: &Sent) {
@@ -132,7 +145,10 @@ impl Step {
     fn sent(&self) -> Sent {
         let gradient = self.gradient();
         match self.what {
-            What::Parameter => parameter(&gradient),
+            What::Parameter => {
+                let body = result(self.identity).to_le_bytes().to_vec();
+                Sent { header: parameter(&gradient).header, ..Sent::new(ME, Content::Bytes(body)) }
+            }
             What::Query => self.query(),
             What::Request => self.request(),
             What::Fresh | What::Resent | What::Repair => {
@@ -161,7 +177,13 @@ proptest! {
             if bench.handle(&mut sent) == Fate::Forwarded && sent.header[3] == 16 {
                 check_gradient(&sent);
             }
-            bench.transmit().iter().filter(|sent| sent.header[3] == 16).for_each(check_gradient);
+            for sent in bench.transmit() {
+                match sent.header[3] {
+                    16 => check_gradient(&sent),
+                    17 => check_result(&sent),
+                    _ => {}
+                }
+            }
             let mut occupied = 0;
             for place in 0..2 {
                 let slot = *bench.switch.array.slot(place);

@@ -93,6 +93,7 @@ impl Tenant {
         let bounded = Bounded { first_distance: 0, fragments: 100, share };
         let query = Query {
             bypass: self.rng.chance(0.2),
+            awaited: self.rng.chance(0.2),
             bounded: self.rng.chance(0.7).then_some(bounded),
             ..Query::new(identity, aggregator, self.server(), branch)
         };
@@ -131,7 +132,7 @@ impl Tenant {
     fn other(&mut self) -> Sent {
         let header = match self.rng.below(3) {
             0 => Notice { job: JOB, epoch: 1, switch: ME }.to_header(),
-            1 => Probe { server: NodeId(4_000), switch: ME }.to_header(),
+            1 => Probe { server: NodeId(4_000), switch: ME, via: None }.to_header(),
             _ => std::array::from_fn(|at| match at {
                 3 => Kind::AggregateGradient as u8 + self.rng.below(8) as u8,
                 0..16 => Notice { job: JOB, epoch: 1, switch: ME }.to_header()[at],
@@ -239,4 +240,56 @@ fn a_part_of_a_sum_is_sent_no_more_often_than_was_paid_for() {
     }
     assert_eq!(bench.switch.stats().parts_sent, RANKS, "one contribution, four children");
     let _ = tenant.packet();
+}
+
+/// The tenant contributes to sums, and asks for every result as often as it can.
+#[test]
+fn results_are_repeated_no_more_often_than_was_paid_for() {
+    let mut bench = bench();
+    let key = Key::derive(&SECRET, JOB, 1);
+    let mut traffic = Traffic::default();
+    let first = Identity { job: JOB, epoch: 1, sequence: 0, attempt: 0, operation: 0 };
+    let stray = Query::new(first, 3, SERVER, Branch::new([4, 0, 0, 0], [0; 4]).unwrap());
+    let mut stray = Sent::bare(stray.to_header());
+    tag::seal(&mut stray.header, &key);
+    assert_eq!(bench.handle(&mut stray), Fate::Forwarded);
+    for sequence in 0..20 {
+        let identity = Identity { job: JOB, epoch: 1, sequence, attempt: 0, operation: 0 };
+        let branch = |place| Branch::new([4, 0, 0, 0], [place, 0, 0, 0]).unwrap();
+        for place in 0..4 {
+            let gradient = Gradient::fresh(identity, 3, Numbers::Float, SERVER, branch(place));
+            let mut sent = Sent::gradient(ME, &gradient, &[1; 4]);
+            tag::seal_sized(&mut sent.header, 16, &key);
+            let bytes = (HEADER_BYTES + 16) as u64;
+            traffic.bytes_in += bytes;
+            if bench.handle(&mut sent) == Fate::Forwarded {
+                traffic.send(bytes, [sent.meta.dst]);
+            }
+        }
+        // What the server sends is not for the tenant to pay.
+        let result = Parameter::sum(identity, 3, Numbers::Float, SERVER, 4).to_header();
+        let mut result = Sent { header: result, ..Sent::new(ME, Content::Bytes(vec![2; 16])) };
+        tag::seal_sized(&mut result.header, 16, &Key::stations(&SECRET, JOB, 1));
+        assert!(matches!(bench.handle(&mut result), Fate::Multicast(_)));
+        assert_eq!(bench.transmit().len(), 1, "the copy for the switch below");
+        let repeated = bench.switch.stats().results_repeated;
+        for at in 0..200 {
+            bench.now += Span::from_us(30);
+            let query = Query::new(identity, 3, SERVER, branch(at % 4));
+            let mut sent = Sent::bare(query.to_header());
+            tag::seal(&mut sent.header, &key);
+            traffic.bytes_in += HEADER_BYTES as u64;
+            if bench.handle(&mut sent) == Fate::Forwarded {
+                traffic.send(HEADER_BYTES as u64, [sent.meta.dst]);
+            }
+            for mut own in bench.transmit() {
+                traffic.send((HEADER_BYTES + own.lend().body.len()) as u64, [own.meta.dst]);
+            }
+        }
+        let repeated = bench.switch.stats().results_repeated - repeated;
+        assert_eq!(repeated, RANKS * RANKS, "four contributions, four children");
+    }
+    assert!(traffic.bytes_out <= RANKS * traffic.bytes_in, "{traffic:?}");
+    let job: BTreeSet<NodeId> = WORKERS.into_iter().chain([BELOW, SERVER]).collect();
+    assert!(traffic.to.is_subset(&job), "{:?}", traffic.to);
 }

@@ -297,8 +297,9 @@ fn bodies_are_sealed_where_the_job_asks_for_it() {
 
 // spec: T-09 machine
 #[test]
-fn halves_travel_in_full_and_are_rounded_once() {
-    let mut bench = Bench::new(setup());
+fn halves_that_travel_in_full_are_rounded_once() {
+    let wide = setup().with(|parameters| parameters.widens_halves = true);
+    let mut bench = Bench::new(wide);
     // 1, -2 and the smallest and largest numbers, in IEEE halves.
     let bits = [0x3c00, 0xc000, 0x0001, 0x7bff, 0x3c00];
     let operation = bench.worker.submit(bench.now, halves(&bits));
@@ -399,5 +400,21 @@ fn a_control_that_paces_holds_fragments_back() {
     assert!(gap > Span::ZERO && gap < Span::from_us(10), "{gap}");
     assert_eq!(bench.sent_sequences(), [1]);
     assert_eq!(bench.expire(), gap, "one gap after another");
+    assert_eq!(bench.sent_sequences(), [2]);
+}
+
+#[test]
+fn what_is_sent_for_the_first_time_gives_way_to_repairs() {
+    let mut bench = Bench::with(setup(), Config { control: Bbr.into(), ..Config::default() });
+    bench.submit_length(4 * 4);
+    assert_eq!(bench.sent_sequences(), [0]);
+    let gap = bench.expire();
+    assert_eq!(bench.sent_sequences(), [1]);
+    for sequence in [0, 1] {
+        bench.ask(bench.request(sequence));
+    }
+    assert_eq!(bench.sent_sequences(), [0, 1], "repairs are not held back");
+    assert_eq!(bench.worker.stats().repairs, 2);
+    assert_eq!(bench.expire(), gap * 3, "three packets have left since");
     assert_eq!(bench.sent_sequences(), [2]);
 }

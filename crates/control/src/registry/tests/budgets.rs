@@ -7,7 +7,7 @@ use super::*;
 
 fn limited(jobs: usize, unattended: usize, ranks: usize) -> Hall {
     let mut hall = Hall::empty(3, 5);
-    hall.registry.budgets = JobBudgets { jobs, unattended, ranks };
+    hall.registry.budgets = JobBudgets { jobs, unattended, ranks, ..JobBudgets::default() };
     hall
 }
 
@@ -70,6 +70,115 @@ fn jobs_and_ranks_of_one_caller_have_a_limit() {
     hall.caller = at(2);
     let other = register(&mut hall, 4).expect("another has budgets of its own");
     assert!(attend(&mut hall, other, 0, 9).is_ok());
+}
+
+/// Registers a job of two hosts, has both join and answer, and returns why it failed, if it did.
+fn set_up(hall: &mut Hall, number: u32) -> Option<Arc<Failure>> {
+    let job = register(hall, number).unwrap();
+    hall.job = job;
+    for (rank, host) in [(0, "a"), (1, "b")] {
+        let process = Process { node: node(2 * number + rank), life: 1 };
+        hall.attend(Join { process, ..hall.join(rank, host) }).unwrap();
+    }
+    // A job that is refused has ended, and its ranks are not asked.
+    if hall.registry.jobs.contains_key(&job) {
+        hall.answer_all(1, None);
+    }
+    hall.look();
+    hall.done.iter().find_map(|action| match action {
+        Action::Tell { message: ToRank::Failed(failure), .. } => Some(Arc::clone(failure)),
+        _ => None,
+    })
+}
+
+/// Most bytes of a job of two hosts with default settings.
+fn default_bytes() -> u64 {
+    thalweg_aggregate::server::needed_bytes(&JobParameters::default(), 2)
+}
+
+#[test]
+fn the_jobs_of_one_caller_leave_memory_for_others() {
+    let mut hall = Hall { workers: 2, ..Hall::empty(2, 5) };
+    hall.registry.budgets.memory_bytes = 2 * default_bytes() + 1;
+    hall.caller = at(1);
+    assert_eq!((set_up(&mut hall, 0), set_up(&mut hall, 1)), (None, None));
+    let first = hall.registry.names["0"];
+    let failure = set_up(&mut hall, 2).expect("the budget is used up");
+    assert_eq!(failure.kind, FailureKind::Refused);
+    let mib = default_bytes().div_ceil(1 << 20);
+    let (both, budget) = (2 * default_bytes(), 2 * default_bytes() + 1);
+    let [both, budget] = [both, budget].map(|bytes| bytes.div_ceil(1 << 20));
+    let text = format!(
+        "the job is refused: the job needs {mib} MiB of the server, and other jobs of its token have {both} of the \
+         {budget} MiB that those of one token may take: end one of them, or start the server with a larger \
+         --token-memory"
+    );
+    assert_eq!(failure.text, text);
+    hall.caller = at(2);
+    assert_eq!(set_up(&mut hall, 3), None, "another has a budget of its own");
+    let listing = hall.registry.listing();
+    let reserved: Vec<u64> = listing.memory_bytes_by_holder.values().copied().collect();
+    assert_eq!(reserved, [2 * default_bytes(), default_bytes()]);
+    assert_eq!((listing.refused.token_memory, listing.jobs.len()), (1, 3));
+    // Another set-up of a job is no second job, and one that is over gives its memory back.
+    hall.job = first;
+    hall.registry.tell_registrar(hall.now, first, Message::Replan { job: first });
+    hall.registry.set_up(hall.now, first, None);
+    hall.look();
+    assert_eq!(hall.registry.listing().jobs.len(), 3);
+    hall.registry.fail_job(hall.now, first, "it ends".into());
+    hall.look();
+    hall.caller = at(1);
+    assert_eq!(set_up(&mut hall, 4), None);
+}
+
+/// Four callers take all memory of a server with four cores by jobs of its first core, and none of them more than the share
+/// of one: the budgets hold for all cores together.
+// spec: F-03 machine
+#[test]
+fn memory_is_counted_over_all_cores() {
+    let mut hall = Hall { workers: 2, ..Hall::empty(2, 5) };
+    hall.registry.cluster.server_cores = 4;
+    hall.registry.memory_bytes = 4 * default_bytes();
+    hall.registry.budgets.memory_bytes = default_bytes();
+    for caller in 0..4 {
+        hall.caller = at(caller);
+        assert_eq!(set_up(&mut hall, 2 * u32::from(caller)), None);
+        assert_eq!(hall.setup().trees[0].server(), SERVER, "the first core has all of them");
+        let failure = set_up(&mut hall, 2 * u32::from(caller) + 1).expect("it has its share");
+        assert!(failure.text.contains("larger --token-memory"), "{failure:?}");
+        hall.done.clear();
+    }
+    hall.caller = at(4);
+    let failure = set_up(&mut hall, 8).expect("nothing is left");
+    assert_eq!(failure.kind, FailureKind::Refused);
+    let mib = default_bytes().div_ceil(1 << 20);
+    let all = (4 * default_bytes()).div_ceil(1 << 20);
+    let text = format!(
+        "the job is refused: the job needs {mib} MiB of the server, and other jobs have {all} of its {all} MiB: end one \
+         of them, use another server, or start this one with a larger --memory"
+    );
+    assert_eq!(failure.text, text);
+    assert_eq!(hall.registry.listing().refused.memory, 1);
+    // The memory of a job that has ended is there at once, for jobs of every core.
+    let first = hall.registry.names["0"];
+    hall.registry.fail_job(hall.now, first, "it ends".into());
+    hall.look();
+    hall.done.clear();
+    assert_eq!(set_up(&mut hall, 9), None);
+}
+
+/// The budget of a token bounds that of a job: a job alone is slowed down to it, not refused.
+#[test]
+fn a_job_that_is_alone_is_slowed_down_to_the_memory_of_its_token() {
+    let mut hall = Hall { workers: 2, ..Hall::empty(2, 5) };
+    hall.registry.budgets.memory_bytes = default_bytes() / 2;
+    assert_eq!(set_up(&mut hall, 0), None);
+    let span = hall.setup().parameters.span_fragments;
+    assert!((64..JobParameters::default().span_fragments).contains(&span), "{span}");
+    let needed = thalweg_aggregate::server::memory_bytes(hall.setup(), SERVER);
+    assert_eq!(hall.registry.listing().memory_bytes_by_holder.values().sum::<u64>(), needed);
+    assert!(needed <= default_bytes() / 2);
 }
 
 #[test]

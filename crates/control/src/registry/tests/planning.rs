@@ -1,7 +1,7 @@
 //! Limits of switches, and the set-ups that keep them.
 // spec: E-06 machine
 
-use thalweg_aggregate::{FRAGMENT_VALUES_MAX, Numeric};
+use thalweg_aggregate::Numeric;
 use thalweg_wire::aggregate::Scale;
 
 use super::*;
@@ -127,7 +127,7 @@ fn a_switch_that_does_not_answer_is_left_out_with_a_warning_and_planned_in_when_
     let warning =
         "job \"train\": switch 10.1.0.2:4808 has not answered for 3.0 s: planned without it";
     assert_eq!(hall.warnings(), [warning]);
-    assert_eq!(hall.registry.summaries()[0].switches_left_out, 1);
+    assert_eq!(hall.registry.listing().jobs[0].switches_left_out, 1);
     let topology = hall.registry.view(hall.now).topology(&hall.caller);
     let left_out = topology.jobs[0].switches_left_out.clone();
     assert_eq!(left_out, ["10.1.0.2:4808"]);
@@ -138,6 +138,43 @@ fn a_switch_that_does_not_answer_is_left_out_with_a_warning_and_planned_in_when_
     assert!(hall.notes()[1].ends_with("switch 10.1.0.2:4808 answers again: planned with it"));
     answer_round(&mut hall, 2, 70);
     assert_eq!((first_hops(&hall), numbers(&hall)), (vec![SWITCH, OTHER], (16, 64)));
+}
+
+// spec: F-02 machine
+#[test]
+fn halves_travel_as_such_where_all_switches_of_the_first_plan_sum_them() {
+    let old = SwitchLimits { formats: BodyFormats::FLOAT_AND_FIXED, ..LIMITS };
+    for (other, widens) in [(LIMITS, false), (old, true)] {
+        let mut hall = hall(Settings::default(), &[SWITCH, OTHER]);
+        hall.registry.switch_answered(hall.now, SWITCH, LIMITS);
+        hall.registry.switch_answered(hall.now, OTHER, other);
+        hall.answer_all(1, None);
+        hall.look();
+        assert_eq!(hall.setup().parameters.widens_halves, widens);
+        assert_eq!(first_hops(&hall), [SWITCH, OTHER]);
+    }
+    let parameters = JobParameters { widens_halves: true, ..JobParameters::default() };
+    let settings = Settings { parameters, ..Settings::default() };
+    let mut asked = hall(settings, &[SWITCH]);
+    asked.registry.switch_answered(asked.now, SWITCH, LIMITS);
+    asked.answer_all(1, None);
+    assert!(asked.setup().parameters.widens_halves, "ranks ask for it");
+}
+
+// spec: F-02 machine
+#[test]
+fn a_switch_that_does_not_sum_the_halves_of_a_job_is_left_out() {
+    let mut hall = set_up(96, 40);
+    let old = SwitchLimits { formats: BodyFormats::FLOAT_AND_FIXED, ..limits(96, 40) };
+    pass(&mut hall, Span::from_s(20), Some(old));
+    let warning = "job \"train\": switch 10.1.0.2:4808 does not sum values of 16 bits, which the job sends: planned \
+                   without it until the job starts again";
+    assert_eq!(hall.warnings(), [warning]);
+    answer_round(&mut hall, 2, 70);
+    assert_eq!(
+        (first_hops(&hall), hall.setup().parameters.widens_halves),
+        (vec![SERVER; 2], false)
+    );
 }
 
 #[test]
@@ -273,9 +310,9 @@ fn fragments_that_no_packet_holds_fail_the_job_that_claims_them() {
 }
 
 #[test]
-fn fragments_are_never_longer_than_a_packet() {
+fn fragments_are_never_longer_than_a_packet_of_ethernet_without_probes() {
     let hall = set_up(96, u16::MAX);
-    assert_eq!(numbers(&hall), (96, FRAGMENT_VALUES_MAX));
+    assert_eq!(numbers(&hall), (96, FRAGMENT_VALUES));
 }
 
 /// Two ranks without a switch that ask for the largest span, at a server where a job may take this much.
@@ -301,7 +338,7 @@ fn a_job_that_does_not_fit_its_memory_is_slowed_down_alike_in_every_set_up() {
     assert!(thalweg_aggregate::server::memory_bytes(hall.setup(), SERVER) <= 64 << 20);
     let warning = format!(
         "job \"train\": at most {span} fragments are in flight in place of 32767: one job may take 64 MiB of the \
-         server (--job-memory)"
+         server (--job-memory, --token-memory)"
     );
     assert_eq!(hall.warnings(), [warning]);
     // Ranks that register still ask for what they did.
@@ -373,6 +410,7 @@ fn resumed(span_fragments: u16, job_memory_bytes: u64) -> Hall {
             watermark: Some(50),
             fragment_values: Some(352),
             span_fragments: Some(span_fragments),
+            sends_halves: Some(true),
         });
         let ticket = hall.ticket(rank);
         hall.attend(Join { resume, ticket, ..hall.join(rank, host) }).unwrap();

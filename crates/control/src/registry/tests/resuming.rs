@@ -22,6 +22,7 @@ fn remembering(hall: &Hall, rank: u32, host: &str, round: u32, watermark: u64) -
         watermark: Some(watermark),
         fragment_values: Some(352),
         span_fragments: Some(4_096),
+        sends_halves: Some(true),
     });
     Join { resume, ..member(hall, rank, host) }
 }

@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 use thalweg_aggregate::join::Process;
-use thalweg_core::Rng;
+use thalweg_aggregate::server::SwitchPath;
+use thalweg_core::{Rng, body_bytes_of_mtu, mtu_of_body_bytes};
+use thalweg_transport::path::{NarrowPath, PathReport};
 use thalweg_wire::aggregate::{BodyFormats, SwitchLimits};
 use thalweg_wire::tag::Secret;
 
@@ -17,6 +19,8 @@ use crate::message::RankTicket;
 const SERVER: NodeId = NodeId(1);
 const SECRET: Secret = Secret([3; 16]);
 const DEADLINE: Span = Span::from_s(3_600);
+/// MTUs of interfaces, and of the links between them.
+const MTUS: [u16; 4] = [1_500, 2_048, 4_352, 9_000];
 
 /// A process as it really is.
 struct Client {
@@ -34,6 +38,10 @@ struct Client {
     /// Values of a fragment, which its worker cannot change.
     fragment_values: Option<u16>,
     span_fragments: Option<u16>,
+    /// MTU of its interface. `None` if it is of a release that announces none.
+    mtu_bytes: Option<u16>,
+    /// Round of the last report of its paths that the registry has, and the MTU that they carried.
+    carried: Option<(u32, u16)>,
     link: Option<LinkId>,
     /// What is on the way, both ways. Lost when the stream breaks.
     inbound: VecDeque<ToRank>,
@@ -57,6 +65,8 @@ struct World {
     tickets: BTreeMap<(JobId, u32), RankTicket>,
     /// True while switches come and go, and change their limits.
     is_stormy: bool,
+    /// MTU of the links in the middle, which nobody announces. It changes while it is stormy.
+    middle_mtu_bytes: u16,
 }
 
 impl World {
@@ -75,6 +85,7 @@ impl World {
             server_epochs: BTreeMap::new(),
             tickets: BTreeMap::new(),
             is_stormy: true,
+            middle_mtu_bytes: 9_000,
         };
         world.clients = (0..workers).map(|rank| world.spawn(rank)).collect();
         world
@@ -84,6 +95,7 @@ impl World {
     fn spawn(&mut self, rank: u32) -> Client {
         self.next_life += 1;
         let node = NodeId(8 * (100 + rank + 100 * self.rng.below(3) as u32));
+        let mtu_bytes = Some(self.draw_mtu()).filter(|_| self.rng.chance(0.95));
         Client {
             rank,
             process: Process { node, life: self.next_life },
@@ -95,10 +107,18 @@ impl World {
             epoch: 0,
             fragment_values: None,
             span_fragments: None,
+            mtu_bytes,
+            carried: None,
             link: None,
             inbound: VecDeque::new(),
             outbound: VecDeque::new(),
         }
+    }
+
+    /// An MTU, most often the largest.
+    fn draw_mtu(&mut self) -> u16 {
+        let at = self.rng.below(2 * MTUS.len() as u64) as usize;
+        MTUS.get(at).copied().unwrap_or(9_000)
     }
 
     fn step(&mut self) {
@@ -123,6 +143,7 @@ impl World {
             // Some die without a word: the registry hears nothing of it.
             95 | 96 => self.kill(chosen),
             97 => self.restart(),
+            98 => self.middle_mtu_bytes = self.draw_mtu(),
             _ => self.beat(),
         }
         self.act();
@@ -188,6 +209,7 @@ impl World {
         let client = &mut self.clients[chosen];
         if client.job.replace(job) != Some(job) {
             client.rounds = Rounds::default();
+            client.inbound.clear();
         }
         let link = LinkId(self.next_link);
         self.next_link += 1;
@@ -200,6 +222,8 @@ impl World {
             switch: client.rank.is_multiple_of(3).then_some(NodeId(400 + 8 * (client.rank % 2))),
             resume: client.ticket.map(|_| client.rounds.resume(client.watermark)),
             ticket,
+            threads: 1,
+            mtu_bytes: client.mtu_bytes,
         };
         match self.registry.attend(self.now, link, &caller, join) {
             Ok(()) => {}
@@ -211,9 +235,15 @@ impl World {
 
     fn deliver(&mut self, chosen: usize) {
         let client = &mut self.clients[chosen];
-        if let (Some(link), Some(said)) = (client.link, client.outbound.pop_front()) {
-            self.registry.hear(self.now, link, said);
+        let (Some(link), Some(message)) = (client.link, client.outbound.pop_front()) else {
+            return;
+        };
+        if let FromRank::Paths { round, report } = &message {
+            // A path may become narrower when the round is over and its set-up is still in flight.
+            let before = client.carried.filter(|(of, _)| of == round);
+            client.carried = report.mtu_bytes.map(|carried| (*round, carried)).max(before);
         }
+        self.registry.hear(self.now, link, message);
     }
 
     fn obey(&mut self, chosen: usize) {
@@ -236,7 +266,8 @@ impl World {
             }
             ToRank::Adopt { seat, key, setup } => self.adopt(chosen, seat, key, setup),
             ToRank::Failed(failure) => {
-                let reasons = ["registered again by other", "nobody remembers"];
+                let reasons =
+                    ["registered again by other", "nobody remembers", "carries packets of"];
                 let is_known = reasons.iter().any(|reason| failure.text.contains(reason));
                 assert!(is_known, "{}", failure.text);
                 let rank = client.rank;
@@ -247,9 +278,30 @@ impl World {
             | ToRank::Waiting { .. }
             | ToRank::Retire { .. }
             | ToRank::ReportOperations => {}
+            ToRank::ProbePaths { round, mtu_bytes, nodes } => {
+                self.report_paths(chosen, round, mtu_bytes, &nodes);
+            }
+            ToRank::PathMtu { mtu_bytes } => {
+                let own = client.mtu_bytes.unwrap_or(1_500);
+                assert!(mtu_bytes <= own, "packets of {mtu_bytes} and an interface for {own}");
+            }
             ToRank::Left { .. } => panic!("nobody leaves"),
             ToRank::Diagnosis(diagnosis) => panic!("nobody stalls: {}", diagnosis.text),
         }
+    }
+
+    /// A leader says what its paths carry, now and then nothing of one of them.
+    fn report_paths(&mut self, chosen: usize, round: u32, asked: u16, nodes: &[NodeId]) {
+        let is_silent = self.is_stormy && self.rng.chance(0.05);
+        let carried = asked.min(self.middle_mtu_bytes);
+        let client = &mut self.clients[chosen];
+        let narrow = NarrowPath { node: nodes[0], mtu_bytes: carried };
+        let report = PathReport {
+            mtu_bytes: Some(carried).filter(|_| !is_silent),
+            narrow: Some(narrow).filter(|_| carried < asked && !is_silent),
+            silent: Some(nodes[0]).filter(|_| is_silent),
+        };
+        client.outbound.push_back(FromRank::Paths { round, report });
     }
 
     /// Every set-up is newer, the same for all, and nobody has to go back behind what it has.
@@ -264,6 +316,11 @@ impl World {
         let fragment_values = setup.parameters.fragment_values;
         let kept = *client.fragment_values.get_or_insert(fragment_values);
         assert_eq!(kept, fragment_values, "fragments stay as they are while the job lives");
+        let needed = mtu_of_body_bytes(4 * u32::from(fragment_values));
+        if let Some((_, carried)) = client.carried.filter(|(round, _)| *round == setup.epoch) {
+            assert!(needed <= u32::from(carried), "paths carry {carried}, packets have {needed}");
+        }
+        assert!(needed <= client.mtu_bytes.unwrap_or(1_500).into(), "interfaces carry less");
         let span_fragments = setup.parameters.span_fragments;
         let kept = *client.span_fragments.get_or_insert(span_fragments);
         assert_eq!(kept, span_fragments, "so does the span");
@@ -299,6 +356,7 @@ impl World {
                 Action::Retire { job } => drop(self.server_epochs.remove(&job)),
                 Action::AskMissing { .. } => panic!("nobody stalls"),
                 Action::Probe { switch } => self.answer_probe(switch),
+                Action::ProbePath { path, mtu_bytes } => self.answer_path(path, mtu_bytes),
                 Action::Note(_) | Action::Warn(_) => {}
             }
         }
@@ -309,13 +367,24 @@ impl World {
             aggregators: 16,
             fragment_values: 64,
             formats: BodyFormats::FLOAT_AND_FIXED,
+            cores: 1,
+            mtu_bytes: 9_000,
         };
         if self.is_stormy {
             limits.aggregators = 1 + self.rng.below(16) as u32;
-            limits.fragment_values = 32 << self.rng.below(3);
+            limits.fragment_values = [32, 64, 128, 1_000, 2_200][self.rng.below(5) as usize];
+            limits.mtu_bytes = self.draw_mtu();
         }
         if !self.is_stormy || self.rng.chance(0.5) {
             self.registry.switch_answered(self.now, switch, limits);
+        }
+    }
+
+    fn answer_path(&mut self, path: SwitchPath, mtu_bytes: u16) {
+        let is_lost = self.is_stormy && self.rng.chance(0.2);
+        if mtu_bytes <= self.middle_mtu_bytes && !is_lost {
+            let body_bytes = body_bytes_of_mtu(mtu_bytes).into();
+            self.registry.path_answered(self.now, path, body_bytes);
         }
     }
 
@@ -355,16 +424,19 @@ impl World {
 fn registry(rng: &mut Rng) -> Registry {
     Registry::new(RegistryConfig {
         server: SERVER,
+        server_cores: 1,
+        mtu_bytes: 9_000,
         switch: None,
         network: Ipv4Addr::LOCALHOST,
         secrets: SECRET.into(),
         seed: rng.bits(),
         job_memory_bytes: u64::MAX,
+        memory_bytes: u64::MAX,
         budgets: JobBudgets::default(),
     })
 }
 
-// spec: A-41, E-06 machine
+// spec: A-41, E-06, F-01 machine
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]

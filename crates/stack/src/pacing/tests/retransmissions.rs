@@ -118,7 +118,7 @@ impl Bench {
         self.pacing.settle(JOB);
         let kinds = self.outbox.packets.iter().map(|packet| (packet, peek(&packet.header)));
         for (packet, prefix) in kinds {
-            if prefix.expect("sound packets").kind == Kind::AggregateGradient {
+            if prefix.expect("sound packets").kind() == Kind::AggregateGradient {
                 let gradient = Gradient::decode(&packet.header).expect("a gradient");
                 self.distinct.insert(gradient.identity.sequence);
                 self.gradients += 1;

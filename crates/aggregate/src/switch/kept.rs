@@ -1,0 +1,176 @@
+//! Results that wait for the children that miss them.
+//!
+//! Where queries show that packets are lost, a result that frees an aggregator stays there. The aggregator is free: a
+//! fragment that needs it takes it, and the result is gone. Until then a query for exactly this fragment is answered from
+//! here, so that the server's link carries each result once, whatever the links below lose. The bits are those that came
+//! from the server.
+// spec: T-10
+
+use thalweg_core::{Body, BodySize, Header, NodeId, Outbox, Purpose, Span, Time};
+use thalweg_wire::aggregate::Query;
+use thalweg_wire::tag;
+
+use super::Switch;
+use super::aggregator::{ASKED, Aggregator, Array, KEPT};
+use super::groups::Recent;
+use super::key::Fragment;
+use super::outgoing::Task;
+use crate::keys::Receiver;
+
+/// Header and account of a result whose values are kept. Valid only with [`KEPT`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// The header of the result on its path down.
+    header: Header,
+    /// Time at which it was sent to all children.
+    sent_at: Time,
+    /// Children that have got it again, where the last of them did so less than an asking gap ago.
+    repeated: u32,
+    /// Number of times that it may be sent again.
+    left: u32,
+}
+
+/// Decision about a query for a result that is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// It is answered.
+    Now,
+    /// It comes too soon after the last answer.
+    Held,
+    /// It is for others to answer.
+    Spent,
+}
+
+impl Kept {
+    pub(super) const NONE: Kept =
+        Kept { header: [0; size_of::<Header>()], sent_at: Time::ZERO, repeated: 0, left: 0 };
+}
+
+impl Aggregator {
+    /// Returns whether the result of a fragment is kept here.
+    fn has_kept(&self, fragment: &Fragment) -> bool {
+        self.is_empty() && self.marks & KEPT != 0 && self.key.fragment() == *fragment
+    }
+}
+
+impl Array {
+    /// Writes a result over the sum that it answers, which is about to be freed. It is sent again at most as often as
+    /// children have contributed, times their number, less what was sent of the sum before it was full.
+    // spec: E-13
+    #[inline]
+    pub(super) fn keep(&mut self, now: Time, place: u32, result: &Header, body: &Body<'_>) {
+        let slot = &mut self.slots[place as usize];
+        let is_alike = body.len() as u32 == slot.key.body_bytes()
+            && matches!(body, Body::Bytes(_)) == slot.key.has_bytes();
+        if !is_alike {
+            return;
+        }
+        let paid_for = slot.bitmap.count_ones() * slot.key.full().count_ones();
+        let was_asked = slot.marks & ASKED != 0;
+        let used = if was_asked { self.handed_over[place as usize] } else { 0 };
+        slot.marks = KEPT;
+        let left = paid_for.saturating_sub(used);
+        self.kept[place as usize] = Kept { header: *result, sent_at: now, repeated: 0, left };
+        if let Body::Bytes(body) = body {
+            self.values_mut(place, body.len()).copy_from_slice(body);
+        }
+    }
+
+    /// Time at which a result that is kept was sent to all children.
+    fn kept_since(&self, place: u32, fragment: &Fragment) -> Option<Time> {
+        self.slot(place).has_kept(fragment).then(|| self.kept[place as usize].sent_at)
+    }
+
+    /// Decides whether a child gets a result that is kept: at most once in a gap.
+    fn repeat(&mut self, now: Time, place: u32, child: u32, gap: Span) -> Turn {
+        let (slot, kept) = (&mut self.slots[place as usize], &mut self.kept[place as usize]);
+        if kept.left == 0 {
+            return Turn::Spent;
+        }
+        let asked_at = &mut self.asked_at[place as usize];
+        if slot.marks & ASKED == 0 || now.since(*asked_at) >= gap {
+            kept.repeated = 0;
+        }
+        if kept.repeated & child != 0 {
+            return Turn::Held;
+        }
+        kept.repeated |= child;
+        kept.left -= 1;
+        slot.marks |= ASKED;
+        *asked_at = now;
+        Turn::Now
+    }
+}
+
+impl Switch {
+    /// Answers a query with the result that is kept here, if there is one. `false` if the query is for others to answer.
+    pub(super) fn repeat_kept(
+        &mut self,
+        now: Time,
+        place: u32,
+        query: &Query,
+        fragment: &Fragment,
+    ) -> bool {
+        let Some(sent_at) = self.array.kept_since(place, fragment) else { return false };
+        let child = query.branch.bit(fragment.level);
+        if !self.list_children(fragment, child) {
+            return false;
+        }
+        let to = self.listed[0];
+        let receiver = if self.listed_workers > 0 { Receiver::Worker } else { Receiver::Switch };
+        let Some(recent) = self.recent(fragment) else { return false };
+        // The worker had only what was sent before this result, which may still be in flight.
+        let last_sent_at = query.heard().and_then(|last| recent.sent_at(last));
+        let has_crossed = last_sent_at.is_some_and(|last| last < sent_at);
+        let turn = if has_crossed {
+            Turn::Held
+        } else {
+            self.array.repeat(now, place, child, self.config.ask_gap)
+        };
+        match turn {
+            Turn::Spent => return false,
+            Turn::Held => self.stats.asks_held += 1,
+            Turn::Now => {
+                // That the worker has it says no longer when it came.
+                if let Some(recent) = self.recent(fragment) {
+                    recent.forget(fragment.identity.sequence);
+                }
+                self.push(Task::Result { place, fragment: *fragment, to, receiver });
+            }
+        }
+        true
+    }
+
+    fn recent(&mut self, fragment: &Fragment) -> Option<&mut Recent> {
+        let Fragment { identity, server, .. } = fragment;
+        let index = self.groups.index(identity.job, identity.epoch, *server)?;
+        Some(&mut self.groups.at_mut(index).recent)
+    }
+
+    /// Sends a result that is kept to a child, unless its aggregator has been taken since.
+    pub(super) fn transmit_kept(
+        &mut self,
+        place: u32,
+        fragment: &Fragment,
+        (dst, receiver): (NodeId, Receiver),
+        outbox: &mut dyn Outbox,
+    ) {
+        let slot = self.array.slot(place);
+        if !slot.has_kept(fragment) {
+            return;
+        }
+        let (key, header) = (slot.key, self.array.kept[place as usize].header);
+        let bytes = key.body_bytes();
+        let size = if key.has_bytes() { BodySize::Bytes(bytes) } else { BodySize::Length(bytes) };
+        let Some(mut packet) = outbox.lend(size, Purpose::Retransmission) else { return };
+        if let Body::Bytes(body) = &mut packet.body {
+            body.copy_from_slice(self.array.values(place, body.len()));
+        }
+        let keys = self.fill(&mut packet, fragment.scope(), dst, |to| *to = header);
+        if let Some(keys) = keys {
+            let (covers_body, key) = (key.covers_body(), keys.to(receiver));
+            tag::seal_packet(packet.header, &packet.body, covers_body, key);
+        }
+        self.stats.results_repeated += 1;
+    }
+}

@@ -1,0 +1,145 @@
+//! A sum in parts, one for each sending thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use thalweg_core::Fingerprint;
+use thalweg_values::{Coverage, Tensor, split, unsplit};
+
+use super::other_type;
+use crate::engine::{Command, HostOperation, Post, Sum, Summed};
+use crate::error::Error;
+use crate::handle::{Handle, all, pair};
+use crate::policy::Policy;
+
+/// Least bytes of a part: shorter ones gain nothing from a second thread.
+const PART_BYTES: u64 = 256 << 10;
+
+/// Parts begin at multiples of this number of values, so that two threads write no cache line in common.
+const PART_VALUES: u64 = 1 << 10;
+
+/// The sending threads of one sum, each with the end of its part.
+#[derive(Debug)]
+pub(super) struct Spread {
+    parts: Vec<(Post, u64)>,
+}
+
+/// A sum that the ranks of this host have begun together, at each of its threads.
+pub(super) struct Begun {
+    operations: Vec<Arc<HostOperation>>,
+}
+
+/// Number of parts of a sum, on at most this number of threads. The same at every rank.
+// spec: F-04
+pub(super) fn parts_of(bytes: u64, threads: usize) -> usize {
+    // More parts than threads are of no use, and there are few threads.
+    ((bytes / PART_BYTES) as usize).clamp(1, threads)
+}
+
+/// The ends of this number of parts.
+fn ends(values: u64, parts: u64) -> impl Iterator<Item = u64> {
+    let even = values.div_ceil(parts).next_multiple_of(PART_VALUES);
+    (1..=parts).map(move |part| if part == parts { values } else { (part * even).min(values) })
+}
+
+impl Spread {
+    /// A sum of this number of values on these threads.
+    pub fn new(values: u64, threads: Vec<Post>) -> Spread {
+        let ends = ends(values, threads.len() as u64);
+        Spread { parts: threads.into_iter().zip(ends).collect() }
+    }
+
+    /// The first thread.
+    pub fn first(&self) -> &Post {
+        &self.parts[0].0
+    }
+
+    /// Has all threads number an operation of this host, in the order of the calls.
+    pub fn begin(&self, fingerprint: Fingerprint) -> Begun {
+        let begin = |(post, _): &(Post, u64)| {
+            let operation = HostOperation::new(fingerprint);
+            post.leave_note(Command::Begin(Arc::clone(&operation)));
+            operation
+        };
+        Begun { operations: self.parts.iter().map(begin).collect() }
+    }
+
+    /// Sums a tensor over all hosts.
+    pub fn sum(
+        self,
+        tensor: Tensor,
+        (policy, fingerprint): (Policy, Fingerprint),
+        begun: Option<&Begun>,
+    ) -> Handle<Summed> {
+        let ends: Vec<u64> = self.parts.iter().map(|(_, end)| *end).collect();
+        let tensors = if ends.len() == 1 { vec![tensor] } else { split(tensor, &ends) };
+        let handles = tensors.into_iter().zip(&self.parts).enumerate();
+        let handles = handles.map(|(at, (tensor, (post, _)))| {
+            let (handle, reply) = pair(|summed: Summed| Ok(summed));
+            let shared = begun.map(|begun| Arc::clone(&begun.operations[at]));
+            post.send(Command::Sum(Sum { tensor, policy, fingerprint, shared, reply }));
+            handle
+        });
+        let mut handles: Vec<_> = handles.collect();
+        match handles.pop() {
+            Some(only) if handles.is_empty() => only,
+            last => {
+                all(handles.into_iter().chain(last).collect(), move |parts| whole(parts, &ends))
+            }
+        }
+    }
+}
+
+impl Begun {
+    pub fn end(&self) {
+        for operation in &self.operations {
+            operation.is_done.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn whole(parts: Vec<Summed>, ends: &[u64]) -> Result<Summed, Error> {
+    let starts = std::iter::once(&0).chain(ends);
+    let (tensors, coverages): (Vec<Tensor>, Vec<Coverage>) = parts
+        .into_iter()
+        .zip(starts)
+        .map(|(part, start)| (part.tensor, part.coverage.placed_at(*start)))
+        .unzip();
+    let tensor = unsplit(tensors).ok_or_else(other_type)?;
+    Ok(Summed { tensor, coverage: Coverage::joined(coverages) })
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_values::Part;
+
+    use super::*;
+
+    // spec: F-04 machine
+    #[test]
+    fn parts_are_even_and_long_enough() {
+        assert_eq!(
+            [0, 1, 300_000, 600_000, 10 << 20].map(|bytes| parts_of(bytes, 4)),
+            [1, 1, 1, 2, 4]
+        );
+        assert_eq!(parts_of(u64::MAX, 3), 3);
+        let ends_of = |values, parts| ends(values, parts).collect::<Vec<_>>();
+        assert_eq!(ends_of(100_000, 1), [100_000]);
+        assert_eq!(ends_of(100_000, 3), [33_792, 67_584, 100_000]);
+        assert_eq!(ends_of(1_500, 3), [1_024, 1_500, 1_500]);
+    }
+
+    // spec: T-11 machine
+    #[test]
+    fn the_whole_lacks_what_its_parts_lack() {
+        let tensors = split(Tensor::from(vec![1.0; 10]), &[4, 10]);
+        let lacks = |values, ranks: &[u32]| Coverage::lacking([Part::new(values, ranks.to_vec())]);
+        let coverages = [lacks(1..2, &[0]), lacks(0..3, &[5])];
+        let parts = tensors.into_iter().zip(coverages);
+        let parts = parts.map(|(tensor, coverage)| Summed { tensor, coverage }).collect();
+        let Ok(summed) = whole(parts, &[4, 10]) else { panic!("they are the whole") };
+        assert_eq!(summed.tensor, Tensor::from(vec![1.0; 10]));
+        let expected = [Part::new(1..2, vec![0]), Part::new(4..7, vec![5])];
+        assert_eq!(summed.coverage, Coverage::lacking(expected));
+    }
+}
