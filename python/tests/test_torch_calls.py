@@ -156,6 +156,11 @@ def _profiled() -> None:
     events = [event.name for event in profile.events()]
     counts = [events.count(f"thalweg:{name}") for name in ("all_reduce", "barrier", "broadcast")]
     assert counts == [1, 1, 3], sorted(set(events))
+    # A profiler frees its events when it stops: an operation that has ended must not end one later.
+    for _ in range(20):
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            works = [dist.broadcast(torch.ones(10), 0, async_op=True) for _ in range(20)]
+            assert all(work.wait() and work.recorded.done() for work in works)
 
 
 def _monitored() -> None:
@@ -191,8 +196,9 @@ def _mixed(gloo: typing.Any) -> None:
     assert half.wait() and half.result().tolist() == [2.0] * 3
     with pytest.raises(thalweg.torch.OperationTimeoutError, match="timed out"):
         if dist.get_rank() > 0:
-            # The job has ended when they begin.
             dist.barrier()
+            # Rank 0 has come to this barrier: it may end well before the end of the job is known here.
+            mixed.barrier(_barrier(0.2)).wait()
         mixed.barrier(_barrier(0.2)).wait()
     if dist.get_rank() == 0:
         dist.barrier()

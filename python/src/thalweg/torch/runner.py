@@ -93,6 +93,8 @@ class Runner:
             call = f"call {self._calls} of this group, rank {self._rank} of {self._size}"
             title = f"{name}{detail} ({call})"
             work = Work(name, title, len(begin), result, settle, peers)
+            if record is not None:
+                work.recorded = torch.futures.Future()
             for one in begin:
                 self._works[self._begun(one, work)] = (work, (settle, keep))
                 _busy.add(self)
@@ -269,6 +271,6 @@ def _enter_record(name: str) -> torch.autograd.profiler.record_function | None:
 
 def _exit_record(record: torch.autograd.profiler.record_function | None, work: Work) -> None:
     """Ends the event when the operation ends."""
-    if record is not None:
-        record._call_end_callbacks_on_future(work.get_future())
+    if record is not None and work.recorded is not None:
+        record._call_end_callbacks_on_future(work.recorded)
         record.__exit__(None, None, None)

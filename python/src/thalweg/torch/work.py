@@ -36,6 +36,8 @@ class Work(_distributed_c10d.Work):
         #: Other ranks that take part. Empty where all do.
         self.peers = peers
         self.began_at = time.monotonic()
+        #: Completes before the work ends, for the event of the profiler. ``None`` where no profiler is active.
+        self.recorded: torch.futures.Future[None] | None = None
         #: Values that the result lacks. ``None`` where that is unreported.
         self.missing: Missing | None = []
         #: Rank that sent what was received from any rank.
@@ -63,6 +65,9 @@ class Work(_distributed_c10d.Work):
                 self._settle()
             except Exception as failure:  # its place is the caller's thread
                 self._error = failure
+        # Before those that wait go on: they may stop the profiler, which frees the event that this writes to.
+        if self.recorded is not None:
+            self.recorded.set_result(None)
         with self._lock:
             self._ended.set()
             signal = self._signal
