@@ -30,6 +30,9 @@ class Gpt(nn.Module):
         layer = {"dim_feedforward": 4 * WIDTH, "dropout": 0.0, "activation": "gelu", "batch_first": True, "norm_first": True}
         self.layers = nn.ModuleList(nn.TransformerEncoderLayer(WIDTH, HEADS, **layer) for _ in range(layers))
         self.norm = nn.LayerNorm(WIDTH)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02)
 
     def forward(self, tokens):
         length = tokens.shape[1]

@@ -36,15 +36,16 @@ pub fn device() -> &'static Device {
         let (name, address) =
             choose(&interfaces, settings, std::env::var("NCCL_SOCKET_IFNAME").ok());
         log::info(&format!("interface {name}, address {address}"));
-        Device::new(&name, address)
+        Device::new(&name, address, settings.and_then(|settings| settings.link_rate_mbps))
     })
 }
 
 impl Device {
-    fn new(name: &str, address: IpAddr) -> Device {
+    fn new(name: &str, address: IpAddr, rate_mbps: Option<u32>) -> Device {
         let folder = Path::new("/sys/class/net").join(name);
         let speed = fs::read_to_string(folder.join("speed")).ok();
         let speed = speed.and_then(|speed| speed.trim().parse().ok());
+        let speed = rate_mbps.and_then(|rate| rate.try_into().ok()).or(speed);
         let pci_path = fs::canonicalize(folder.join("device")).ok();
         let pci_path = pci_path.and_then(|path| CString::new(path.to_string_lossy().as_ref()).ok());
         Device {

@@ -28,6 +28,8 @@ pub struct Settings {
     pub bind: Option<IpAddr>,
     /// Most sending threads.
     pub threads: Option<u32>,
+    /// Rate of the host's link, where its interface does not report it.
+    pub link_rate_mbps: Option<u32>,
     /// Nodes that add, by name.
     pub collective: String,
     /// Time until a dead rank fails the job.
@@ -55,6 +57,7 @@ impl Default for Settings {
             interface: None,
             bind: None,
             threads: None,
+            link_rate_mbps: None,
             collective: "auto".into(),
             failure_after: Duration::from_secs(10),
             stall_after: Duration::from_secs(5),
@@ -135,6 +138,11 @@ impl Settings {
             interface: get("INTERFACE"),
             bind: parsed("BIND", get("BIND"), "write an address as 10.0.0.1")?,
             threads: parsed("THREADS", get("THREADS"), "choose 1 or more")?,
+            link_rate_mbps: parsed(
+                "LINK_RATE_MBPS",
+                get("LINK_RATE_MBPS"),
+                "choose a number of megabits per second",
+            )?,
             collective: get("COLLECTIVE").unwrap_or(default.collective),
             failure_after: seconds("FAILURE_AFTER", default.failure_after)?,
             stall_after: seconds("STALL_AFTER", default.stall_after)?,

@@ -1,47 +1,61 @@
-//! The tuner: NCCL's costs are changed so that it chooses CollNet where that should win.
+//! The tuner: NCCL's costs are changed so that it chooses CollNet where that wins, and its own algorithms elsewhere.
 //!
-//! With two nodes a ring moves no more bytes than a switch, so that there is nothing to gain. With more, a ring moves
-//! 2 (n − 1) / n times the tensor over every link and a switch once; below some length NCCL's own algorithms need fewer
-//! round trips. The lengths below are not measured yet: `specs/todo.toml` lists that.
+//! A ring moves 2 (n − 1) / n times the tensor over every link, and a switch moves it once. So with n nodes a switch saves
+//! (n − 2) / n times the time that the tensor takes on a link. That has to be more than an operation of CollNet takes beyond
+//! one of NCCL's own: the length at which both are equal grows with the rate of the link. Left alone, NCCL chooses CollNet
+//! for short tensors as well, and without a switch, where the ranks sum by themselves.
 // spec: N-03
 
 use std::ffi::c_int;
 
 use crate::abi::{ALGO_COLLNET_CHAIN, COST_IGNORED, FUNC_ALL_REDUCE, PROTO_SIMPLE};
+use crate::device::device;
 use crate::settings::Settings;
 
-/// Least bytes for which CollNet is preferred, from a number of nodes on.
-const PREFERRED_FROM: [(usize, usize); 2] = [(3, 1 << 20), (8, 256 << 10)];
+/// Time that an operation of CollNet takes beyond one of NCCL's own algorithms, in microseconds: measured with 64 KiB
+/// between four ranks at 10 Gbps (`scripts/nccl_in_a_lab.py`).
+const COLLNET_EXTRA_US: usize = 750;
 
 /// The tuner of a communicator.
 pub struct Tuner {
-    /// Least bytes for which CollNet is preferred. `None` if it is never.
+    /// Least bytes for which CollNet is chosen. `None` if it is never.
     from_bytes: Option<usize>,
 }
 
 impl Tuner {
     /// A tuner for a number of nodes.
     pub fn new(nodes: usize, settings: Option<&Settings>) -> Tuner {
-        let of_table = PREFERRED_FROM.iter().rev().find(|(from, _)| nodes >= *from);
-        // Without a switch, sums take as long as NCCL's own.
-        let has_switch = settings.is_some_and(|set| set.switch.is_some() || set.server.is_some());
-        let of_table = of_table.filter(|_| has_switch).map(|(_, bytes)| *bytes);
-        let given = settings.and_then(|settings| settings.collnet_from_bytes);
-        Tuner { from_bytes: given.or(of_table) }
+        let from_bytes = settings.and_then(|settings| least_bytes(nodes, settings));
+        Tuner { from_bytes }
     }
 
     /// Changes the costs of an operation, `algorithms` rows of `protocols` costs.
     pub fn choose(&self, function: c_int, bytes: usize, costs: &mut [f32], protocols: usize) {
-        let is_preferred = self.from_bytes.is_some_and(|from| bytes >= from);
-        if function != FUNC_ALL_REDUCE || !is_preferred || protocols <= PROTO_SIMPLE {
+        if function != FUNC_ALL_REDUCE || protocols <= PROTO_SIMPLE {
             return;
         }
         let cost = costs.get_mut(ALGO_COLLNET_CHAIN * protocols + PROTO_SIMPLE);
         // NCCL does not allow what it ignores: there is no CollNet, or not for this operation.
         if let Some(cost) = cost.filter(|cost| **cost != COST_IGNORED) {
-            *cost = 0.0;
+            let is_chosen = self.from_bytes.is_some_and(|from| bytes >= from);
+            *cost = if is_chosen { 0.0 } else { COST_IGNORED };
         }
     }
+}
+
+/// Least bytes for which CollNet is chosen, by the settings or by the rate of the link. `None` if it is never. All ranks
+/// have to choose alike, so that the nodes compare it when they connect.
+pub fn least_bytes(nodes: usize, settings: &Settings) -> Option<usize> {
+    // Without a switch, sums take longer than NCCL's own.
+    let has_switch = settings.switch.is_some() || settings.server.is_some();
+    let by_rate = || equal_bytes(nodes, device().speed_mbps);
+    settings.collnet_from_bytes.or_else(|| has_switch.then(by_rate)?)
+}
+
+/// Length at which CollNet takes as long as a ring. `None` if it always takes longer.
+fn equal_bytes(nodes: usize, rate_mbps: c_int) -> Option<usize> {
+    let bytes_per_us = usize::try_from(rate_mbps).ok()? / 8;
+    (COLLNET_EXTRA_US * bytes_per_us * nodes).checked_div(nodes.saturating_sub(2))
 }
 
 #[cfg(test)]
@@ -55,22 +69,40 @@ mod tests {
         costs
     }
 
+    fn with_collnet(cost: f32) -> Vec<f32> {
+        let mut costs = vec![5.0; 21];
+        costs[11] = cost;
+        costs
+    }
+
+    // spec: N-03 sockets
     #[test]
-    fn collnet_is_preferred_from_a_length_on_where_it_may_be_used() {
+    fn collnet_is_chosen_from_a_length_on_and_never_below() {
         let settings = Settings { switch: Some("a:8".into()), ..Settings::default() };
         let tuner = Tuner::new(4, Some(&settings));
-        let mut chosen = vec![5.0; 21];
-        chosen[11] = 0.0;
-        assert_eq!(costs(&tuner, FUNC_ALL_REDUCE, 1 << 20, 5.0), chosen);
-        assert_eq!(costs(&tuner, FUNC_ALL_REDUCE, (1 << 20) - 1, 5.0), [5.0; 21]);
-        assert_eq!(costs(&tuner, 2, 1 << 20, 5.0), [5.0; 21], "another function");
-        assert_eq!(costs(&tuner, FUNC_ALL_REDUCE, 1 << 20, COST_IGNORED)[11], COST_IGNORED);
+        let least = equal_bytes(4, device().speed_mbps).unwrap();
+        assert_eq!(costs(&tuner, FUNC_ALL_REDUCE, least, 5.0), with_collnet(0.0));
+        assert_eq!(costs(&tuner, FUNC_ALL_REDUCE, least - 1, 5.0), with_collnet(COST_IGNORED));
+        assert_eq!(costs(&tuner, 2, least, 5.0), [5.0; 21], "another function");
+        assert_eq!(costs(&tuner, FUNC_ALL_REDUCE, least, COST_IGNORED), with_collnet(COST_IGNORED));
         let never = [Tuner::new(2, Some(&settings)), Tuner::new(8, Some(&Settings::default()))];
-        for tuner in never {
-            assert_eq!(costs(&tuner, FUNC_ALL_REDUCE, 1 << 40, 5.0), [5.0; 21]);
+        for tuner in never.iter().chain(&[Tuner::new(8, None)]) {
+            let costs = costs(tuner, FUNC_ALL_REDUCE, 1 << 40, 5.0);
+            assert_eq!(costs, with_collnet(COST_IGNORED));
         }
         let given = Settings { collnet_from_bytes: Some(7), ..Settings::default() };
-        assert_eq!(costs(&Tuner::new(2, Some(&given)), FUNC_ALL_REDUCE, 7, 5.0), chosen);
+        let tuner = Tuner::new(2, Some(&given));
+        assert_eq!(costs(&tuner, FUNC_ALL_REDUCE, 7, 5.0), with_collnet(0.0));
+    }
+
+    #[test]
+    fn the_length_grows_with_the_rate_and_falls_with_the_nodes() {
+        assert_eq!(
+            [3, 4, 8, 64].map(|nodes| equal_bytes(nodes, 1_000)),
+            [Some(281_250), Some(187_500), Some(125_000), Some(96_774)]
+        );
+        assert_eq!(equal_bytes(4, 10_000), Some(1_875_000));
+        assert_eq!([0, 1, 2].map(|nodes| equal_bytes(nodes, 1_000)), [None; 3]);
     }
 
     #[test]

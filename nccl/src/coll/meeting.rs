@@ -58,7 +58,8 @@ impl Part<'_> {
         let deadline = Instant::now() + limit;
         let settings = self.loaded.settings.as_ref().map_err(String::clone);
         let place = settings.and_then(|settings| {
-            Place::choose(settings, limit).map_err(|error| format!("at rank 0, {error}"))
+            Place::choose(settings, self.ranks, limit)
+                .map_err(|error| format!("at rank 0, {error}"))
         });
         let mut lines: Vec<Option<Line>> = (1..self.ranks).map(|_| None).collect();
         let mut joining = None;

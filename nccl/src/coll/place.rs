@@ -10,6 +10,7 @@ use crate::device::device;
 use crate::listening::random;
 use crate::log;
 use crate::settings::{Settings, collective};
+use crate::tuner::least_bytes;
 
 /// Place of a job, and settings that its ranks have to agree on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +23,8 @@ pub struct Place {
     pub token: Option<String>,
     /// Name of the job.
     pub job: String,
+    /// Least bytes for which the tuner of rank 0 chooses CollNet. `None` if it never does.
+    pub chosen_from_bytes: Option<usize>,
     /// Nodes that add, by their name in the settings. This and the times are those of rank 0: they have to be the same at
     /// all ranks.
     pub collective: String,
@@ -37,7 +40,11 @@ pub struct Place {
 
 impl Place {
     /// The place of a new job of this rank's settings. Starts a server where they name none.
-    pub fn choose(settings: &Settings, join_timeout: Duration) -> Result<Place, String> {
+    pub fn choose(
+        settings: &Settings,
+        ranks: usize,
+        join_timeout: Duration,
+    ) -> Result<Place, String> {
         let name: [u8; 8] = random().map_err(|error| error.to_string())?;
         let (server, token) = match &settings.server {
             Some(server) => (server.clone(), settings.token.clone()),
@@ -48,6 +55,7 @@ impl Place {
             switch: settings.switch.clone(),
             token,
             job: format!("nccl-{:016x}", u64::from_le_bytes(name)),
+            chosen_from_bytes: least_bytes(ranks, settings),
             collective: settings.collective.clone(),
             failure_after: settings.failure_after,
             stall_after: settings.stall_after,
@@ -66,15 +74,22 @@ impl Place {
             milliseconds(self.join_timeout),
         ];
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (job, collective) = (self.job.clone(), self.collective.clone());
-        let fields = [self.server.clone(), text(&self.switch), text(&self.token), job, collective];
+        let fields = [
+            self.server.clone(),
+            text(&self.switch),
+            text(&self.token),
+            self.job.clone(),
+            text(&self.chosen_from_bytes.map(|bytes| bytes.to_string())),
+            self.collective.clone(),
+        ];
         [&fields[..], &times].concat().join("\n")
     }
 
     /// The place of a message.
     pub fn from_text(text: &str) -> Option<Place> {
         let fields: Vec<&str> = text.split('\n').collect();
-        let [server, switch, token, job, collective, failure, stall, operation, join] = fields[..]
+        let [server, switch, token, job, chosen, collective, failure, stall, operation, join] =
+            fields[..]
         else {
             return None;
         };
@@ -85,6 +100,7 @@ impl Place {
             switch: optional(switch),
             token: optional(token),
             job: job.into(),
+            chosen_from_bytes: optional(chosen).map(|bytes| bytes.parse()).transpose().ok()?,
             collective: collective.into(),
             failure_after: time(failure)?,
             stall_after: time(stall)?,
@@ -100,12 +116,14 @@ impl Place {
         rank: u32,
         ranks: u32,
     ) -> Result<SessionConfig, String> {
+        self.check_choice(least_bytes(ranks as usize, settings))?;
         let mut config = SessionConfig::new(&self.server, &self.job, rank, ranks);
         config.switch = settings.switch.clone().or_else(|| self.switch.clone());
         config.token = settings.token.clone().or_else(|| self.token.clone());
         config.tls_ca = settings.ca_file.clone();
         config.bind = Some((own_address(&self.server), 0).into());
         config.threads = settings.threads;
+        config.link_rate_mbps = settings.link_rate_mbps;
         config.policy = Policy::default().collective(collective(&self.collective)?);
         config.failure_after = self.failure_after;
         config.stall_after = self.stall_after;
@@ -115,6 +133,24 @@ impl Place {
         // Ranks of one node have been summed before CollNet, and NCCL may call ranks of one host different nodes.
         config.share_memory = false;
         Ok(config)
+    }
+
+    /// An error if the tuner of this rank chooses otherwise than that of rank 0: ranks that use different algorithms wait for
+    /// each other for ever.
+    // spec: N-04
+    fn check_choice(&self, own: Option<usize>) -> Result<(), String> {
+        if own == self.chosen_from_bytes {
+            return Ok(());
+        }
+        let named = |bytes: Option<usize>| match bytes {
+            Some(bytes) => format!("from {bytes} bytes on"),
+            None => "for no length".to_owned(),
+        };
+        let (own, root) = (named(own), named(self.chosen_from_bytes));
+        Err(format!(
+            "this rank chooses CollNet {own}, and rank 0 {root}: set THALWEG_SERVER and THALWEG_SWITCH at all ranks, and \
+             THALWEG_NCCL_COLLNET_FROM_BYTES alike where the rates of their links differ"
+        ))
     }
 }
 
@@ -149,13 +185,20 @@ mod tests {
             switch: None,
             token: Some("secret".into()),
             job: "nccl-1".into(),
+            chosen_from_bytes: Some(187_500),
             collective: "auto".into(),
             failure_after: Duration::from_millis(2_500),
             stall_after: Duration::from_secs(5),
             operation_timeout: Duration::from_secs(300),
             join_timeout: Duration::from_secs(60),
         };
-        assert_eq!(Place::from_text(&place.to_text()), Some(place));
+        assert_eq!(Place::from_text(&place.to_text()), Some(place.clone()));
+        let never = Place { chosen_from_bytes: None, ..place.clone() };
+        assert_eq!(Place::from_text(&never.to_text()), Some(never.clone()));
+        assert_eq!(place.check_choice(Some(187_500)), Ok(()));
+        let text = place.check_choice(None).unwrap_err();
+        assert!(text.contains("for no length") && text.contains("187500"), "{text}");
+        assert!(never.check_choice(Some(1)).is_err() && never.check_choice(None).is_ok());
         assert_eq!(Place::from_text("a\nb"), None);
     }
 }

@@ -84,6 +84,9 @@ impl Settings for Aimd {
 /// Step by which the window grows: one packet of an Ethernet.
 const STEP_BYTES: u64 = 1_500;
 
+/// Part of the window that it may grow by quickly after a round in which nothing waited.
+const REGROWTH: u64 = 4;
+
 /// Packets that the window never goes below: with fewer in flight, none would overtake a lost one.
 const FLOOR_PACKETS: u64 = 2;
 
@@ -139,7 +142,11 @@ impl AimdWindow {
 
     fn on_round(&mut self, state: QueueState) {
         match state {
-            QueueState::Empty => {}
+            // A host that stopped for a moment looks like a queue. Once nothing waits, the window grows quickly again: a
+            // packet in a round trip would take seconds to fill a fast link. All senders that share the link grow alike.
+            QueueState::Empty => {
+                self.threshold_bytes = self.threshold_bytes.max(self.bytes + self.bytes / REGROWTH);
+            }
             // The capacity is known: from here on slowly, so that windows become alike.
             QueueState::Filling => self.threshold_bytes = self.threshold_bytes.min(self.bytes),
             QueueState::Crowded(share) => self.cut(self.bytes / 1_000 * share),
@@ -323,11 +330,14 @@ mod tests {
         assert_eq!(rounds(&mut window, 0, 16, Span::from_ms(1)), 84_000, "quickly at first");
         assert!(!window.on_loss(&lost(16, 17)), "by chance");
         assert_eq!(rounds(&mut window, 17, 16, Span::from_ms(1)), 108_000);
-        // Nine milliseconds instead of five: down to five ninths, then slowly up.
+        // Nine milliseconds instead of five: down to five ninths, then slowly up while packets wait.
         assert_eq!(rounds(&mut window, 33, 8, Span::from_ms(9)), 65_490);
-        assert_eq!(rounds(&mut window, 41, 8, Span::from_ms(1)), 65_490);
-        assert_eq!(rounds(&mut window, 49, 800, Span::from_ms(2)), 87_990);
+        assert_eq!(rounds(&mut window, 41, 80, Span::from_ms(4)), 66_990);
         // Some waiting does not keep it from growing: so windows of two jobs become alike.
-        assert!(rounds(&mut window, 849, 160, Span::from_ms(4)) > 89_000);
+        assert_eq!(rounds(&mut window, 121, 160, Span::from_ms(4)), 72_990);
+        // By a quarter in each of five rounds in which nothing waits.
+        let before = window.window().as_u64();
+        let grown = rounds(&mut window, 281, 40, Span::from_ms(1));
+        assert!((before * 3 / 2..before * 3).contains(&grown), "{grown}");
     }
 }
