@@ -125,6 +125,7 @@ class FakeSession:
     def __init__(self) -> None:
         self.begun: list[tuple[str, tuple[int, int]]] = []
         self.ends: queue.Queue[typing.Any] = queue.Queue()
+        self.elements: list[str] = []
         self.reason: str | None = None
 
     def settings(self) -> dict[str, object]:
@@ -145,7 +146,8 @@ class FakeSession:
     def leave(self, limit_s: float | None = None) -> bool:
         return True
 
-    def all_reduce(self, memory: tuple[int, int], *_: object, **__: object) -> int:
+    def all_reduce(self, memory: tuple[int, int], element: str, *_: object, **__: object) -> int:
+        self.elements.append(element)
         return self._begin("all_reduce", memory)
 
     def receive(self, source: int, tag: int, memory: tuple[int, int], element: object) -> int:

@@ -94,6 +94,16 @@ def test_a_call_of_the_host_begins_at_once_if_nothing_is_queued(bench):
     assert not work.is_completed()
 
 
+def test_tensors_of_several_types_keep_their_own(bench):
+    tensors = [torch.ones(2), torch.ones(3, dtype=torch.int64), torch.ones(2, dtype=torch.bfloat16)]
+    bench.on_host().operations.allreduce_coalesced(tensors)
+    bench.on_device().operations.allreduce_coalesced(tensors)
+    bench.staged(9)
+    bench.begun(6)
+    assert bench.session.elements == ["f32", "i64", "bf16"] * 2
+    assert [length for _, (_, length) in bench.session.begun] == [8, 24, 4] * 2
+
+
 def test_an_operation_starts_after_the_work_of_the_current_stream(bench):
     tensor = torch.zeros(4)
     bench.device.current.work.append(lambda: tensor.fill_(3.0))

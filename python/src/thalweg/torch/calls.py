@@ -93,11 +93,13 @@ class Call:
         rows = tensor.shape[0] if tensor.dim() else 0
         return Staged([self._flat(tensor, reads, writes)], rows, reads=reads, writes=writes)
 
-    def cut(self, *operands: Operand) -> collections.abc.Iterator[list[Memory]]:
+    def cut(self, *operands: Operand) -> collections.abc.Iterable[list[Memory]]:
         """Memory of operands, piece by piece. They have one tensor each if they are on the host, and stay whole."""
         if self.device is None:
-            yield [Lent(one.tensors[0], reads=one.reads, writes=one.writes) for one in operands]
-            return
+            return [[Lent(one.tensors[0], reads=one.reads, writes=one.writes) for one in operands]]
+        return self._pieces(operands)
+
+    def _pieces(self, operands: collections.abc.Sequence[Operand]) -> collections.abc.Iterator[list[Memory]]:
         rows = [self._rows(operand) for operand in operands]
         first = rows[0][0]
         value_bytes = sum(len(of_one) for of_one in rows) * first.element_size()
@@ -129,11 +131,9 @@ class Call:
             if part.on_host is not None:
                 part.on_host()
             for one in part.memory:
-                if isinstance(one, Lent):
-                    one.settle()
-        with torch.no_grad():
-            for source, target in self._finish:
-                target.copy_(source)
+                one.settle()
+        for source, target in self._finish:
+            target.detach().copy_(source.detach())
 
     def _rows(self, operand: Operand) -> list[torch.Tensor]:
         flat = [self._flat(tensor, operand.reads, operand.writes) for tensor in operand.tensors]

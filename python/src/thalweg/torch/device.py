@@ -114,7 +114,7 @@ def device_of(tensors: collections.abc.Iterable[torch.Tensor]) -> Device | None:
     """The device of all tensors. ``None`` for tensors of the host, and for tensors of several devices."""
     found: Device | None = None
     for tensor in tensors:
-        if tensor.device.type == "cpu" or found is not None and not found.owns(tensor):
+        if tensor.is_cpu or found is not None and not found.owns(tensor):
             return None
         found = found or _cuda(tensor.device)
     return found

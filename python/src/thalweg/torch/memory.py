@@ -113,6 +113,9 @@ class Staged:
         """Address and length."""
         return (self.host.data_ptr() if self._length else 0), self._length
 
+    def settle(self) -> None:
+        """The work has ended: its stream has the copies of the results."""
+
     def copies_out(self) -> list[Copy]:
         """Copies that bring to the host what the operation reads."""
         return list(zip(self._tensors, self._parts())) if self._reads and self._length else []

@@ -156,11 +156,13 @@ class Runner:
             return not self._works and not self._queued
 
     def _begin_or_queue(self, work: Work, call: Call, results: Results | None, after: Event | None) -> None:
-        parts = [Queued(work, part, call, results, after) for part in call.parts]
+        parts = [Queued(work, part, call) for part in call.parts]
         if results is None and not self._queued:
             for part in parts:
                 self._begin(part)
             return
+        for part in parts:
+            part.results, part.after = results, after
         if self._is_over.is_set():
             raise errors.ClosedError(f"{work.title}: the group was left", operation=work.operation)
         if self._stager is None:

@@ -8,7 +8,6 @@ counting them.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import threading
 import typing
 
@@ -91,14 +90,9 @@ class Pool:
             self._free.pop(0)
 
 
-@dataclasses.dataclass(eq=False, slots=True)
 class Queued:
-    """A part of a call that has not begun."""
+    """A part of a call, from the call to the end of its operation."""
 
-    work: Work
-    part: Part
-    #: Keeps the memory of all its parts.
-    call: Call
     #: Where the results go, and the event after which the tensors have their values. ``None`` on the host.
     results: Results | None = None
     after: Event | None = None
@@ -106,6 +100,13 @@ class Queued:
     #: Its values are on the host after this event.
     staged: Event | None = None
     error: Exception | None = None
+
+    # Operations of the host set nothing else: they are short.
+    def __init__(self, work: Work, part: Part, call: Call) -> None:
+        self.work = work
+        self.part = part
+        #: Keeps the memory of all its parts.
+        self.call = call
 
     def bring_results(self) -> Event | None:
         """Its operation has ended: queues the copies of the results to the device."""

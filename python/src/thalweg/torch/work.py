@@ -53,7 +53,6 @@ class Work(_distributed_c10d.Work):
         self._settle = settle
         self._error: Exception | None = None
         self._ended = threading.Event()
-        self._ending = threading.Lock()
         self._lock = threading.Lock()
         # Made when somebody asks for them.
         self._signal: torch.futures.Future[None] | None = None
@@ -69,7 +68,7 @@ class Work(_distributed_c10d.Work):
 
     def _end_parts(self, count: int | None, error: Exception | None) -> None:
         """Ends some of its operations, all if `count` is ``None``. Several threads may."""
-        with self._ending:
+        with self._lock:
             if self._ended.is_set():
                 return  # It has failed before.
             self._parts = 0 if count is None else self._parts - count
@@ -84,9 +83,8 @@ class Work(_distributed_c10d.Work):
             # Before those that wait go on: they may stop the profiler, which frees the event that this writes to.
             if self.recorded is not None:
                 self.recorded.set_result(None)
-            with self._lock:
-                self._ended.set()
-                signal = self._signal
+            self._ended.set()
+            signal = self._signal
         # Nothing is lent any more.
         self._settle = _nothing
         if signal is not None:
