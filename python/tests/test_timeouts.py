@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from thalweg.torch import OperationTimeoutError, Options
+from thalweg.torch.calls import Call
 from thalweg.torch.runner import Runner, _leave_at_exit
 from thalweg.torch.timeouts import Stall, awaited
 
@@ -112,9 +113,9 @@ class _FakeSession:
 
 
 def _timed_out(session: _FakeSession, runner: Runner) -> OperationTimeoutError:
-    work = runner.start(
-        "barrier", [session.begin], None, lambda: None, timeout=datetime.timedelta(seconds=0.5)
-    )
+    call = Call(None, 0)
+    call.add(session.begin, [])
+    work = runner.start("barrier", call, None, timeout=datetime.timedelta(seconds=0.5))
     with pytest.raises(OperationTimeoutError) as raised:
         work.wait()
     session.ends.put((session.begun, None, [], None))

@@ -38,6 +38,7 @@ from .hooks import (
     thalweg_group,
 )
 from .meeting import Rendezvous, meet
+from .operations import Operations
 from .options import Options
 from .runner import Runner
 from .settings import Settings
@@ -79,11 +80,12 @@ def _create(given: typing.Any, options: object = None) -> ThalwegGroup | DeviceB
     settings = Settings.load(options)
     rank, size = given.group_rank, given.group_size
     timeout_s = timeouts.of_group(given.timeout, options).total_seconds()
-    session = meet(Rendezvous(given.store, rank, size, str(given.group_id), timeout_s), settings)
+    session, piece_bytes = meet(Rendezvous(given.store, rank, size, str(given.group_id), timeout_s), settings)
     server_of_rank_0 = str(session.settings()["server"]) if settings.server is None else None
     limit_s = settings.operation_timeout or timeout_s
-    runner = Runner(session, rank, size, limit_s, server_of_rank_0)
-    group = ThalwegGroup(rank, size, runner, options, settings.join_timeout or timeout_s)
+    runner = Runner(session, rank, size, limit_s, server_of_rank_0, settings.gpu_pinned_bytes)
+    operations = Operations(rank, size, runner, piece_bytes)
+    group = ThalwegGroup(rank, size, operations, options, settings.join_timeout or timeout_s)
     if not is_mixed or group.backend is None:
         return group
     # The group of torch has the tensors of other devices, and asks no more of this one than its part by device.

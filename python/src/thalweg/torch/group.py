@@ -11,7 +11,6 @@ import torch.distributed as dist
 from .device_backend import DeviceBackend, other_backends, register_devices
 from .operations import OPERATIONS, Operations
 from .options import Options
-from .runner import Runner
 from .work import Work, Works
 
 
@@ -22,17 +21,17 @@ class ThalwegGroup(dist.ProcessGroup):
     """
 
     def __init__(
-        self, rank: int, size: int, runner: Runner, options: Options | None = None, join_timeout_s: float = 0.0
+        self, rank: int, size: int, operations: Operations, options: Options | None = None, join_timeout_s: float = 0.0
     ) -> None:
         super().__init__(rank, size)
         self._rank, self._size = rank, size
         self._join_timeout_s = join_timeout_s
-        self._runner = runner
+        self._runner = operations.runner
         #: Options that the group was made with.
         self.options = options
         self._name = self._desc = "undefined"
         self._is_checked = False
-        self._operations = Operations(rank, size, runner)
+        self._operations = operations
         #: The group's part by device. ``None`` before torch 2.15.
         self.backend: DeviceBackend | None = register_devices(self, self._operations)
 
@@ -54,7 +53,12 @@ class ThalwegGroup(dist.ProcessGroup):
         """Settings of the group, as it uses them."""
         # The runner ends operations: the session's own limit is only the longest that there is. Joining has two phases,
         # and the session's own limit is for the second.
-        own = {"operation_timeout": self._runner.timeout_s, "join_timeout": self._join_timeout_s}
+        own = {
+            "operation_timeout": self._runner.timeout_s,
+            "join_timeout": self._join_timeout_s,
+            "gpu_piece_bytes": self._operations.piece_bytes,
+            "gpu_pinned_bytes": self._runner.pinned_bytes,
+        }
         return {**self._runner.session.settings(), **own}
 
     # Torch keeps names with backends of its own kind, and this group is not one.

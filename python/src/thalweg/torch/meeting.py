@@ -79,8 +79,15 @@ class Rendezvous(typing.NamedTuple):
     timeout_s: float
 
 
+class Met(typing.NamedTuple):
+    """The session of a rank, and what all ranks have as rank 0 has it."""
+
+    session: _core.Session
+    gpu_piece_bytes: int
+
+
 # spec: E-02
-def meet(given: Rendezvous, settings: Settings) -> _core.Session:
+def meet(given: Rendezvous, settings: Settings) -> Met:
     """Finds the other ranks through the store, and joins the job with them."""
     operation_s = settings.operation_timeout or given.timeout_s
     stall_s = settings.stall_after or min(5.0, operation_s / 2)
@@ -91,7 +98,7 @@ def meet(given: Rendezvous, settings: Settings) -> _core.Session:
         place = _place(store, given, settings, addresses)
         left_s = store.left_s()
     try:
-        return _core.Session(
+        session = _core.Session(
             place["server"],
             place["job"],
             given.rank,
@@ -119,6 +126,7 @@ def meet(given: Rendezvous, settings: Settings) -> _core.Session:
         server_of_rank_0 = place["server"] if settings.server is None else None
         failure = errors.of_core(error, "join", server_of_rank_0)
         raise failure from failure.__cause__
+    return Met(session, place["gpu_piece_bytes"])
 
 
 def _bind_address(settings: Settings) -> str | None:
@@ -167,6 +175,7 @@ def _place(store: Waiting, given: Rendezvous, settings: Settings, addresses: lis
         place = {**_daemons.open(address, settings)}
     else:
         place = {"server": settings.server, "switch": settings.switch, "token": settings.token_text()}
+    place["gpu_piece_bytes"] = settings.gpu_piece_bytes
     place["job"] = _job_name(settings.job, given.group)
     _log.info("server %s, switch %s, job %s", place["server"], place["switch"], place["job"])
     # What is left of the time to join.

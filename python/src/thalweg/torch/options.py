@@ -36,6 +36,8 @@ class Given(typing.TypedDict, total=False):
     join_timeout: Seconds | None
     operation_timeout: Seconds | None
     metrics: str | None
+    gpu_piece_bytes: int | None
+    gpu_pinned_bytes: int | None
 
 
 # spec: E-02

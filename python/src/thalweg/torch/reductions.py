@@ -7,7 +7,7 @@ import typing
 import torch
 import torch.distributed as dist
 
-from .memory import Lent
+from .memory import Memory
 
 _NAMES = {
     dist.ReduceOp.SUM: "sum",
@@ -43,17 +43,17 @@ class Reduction:
             # Older versions have no other way to it.
             self._factor = op.__getstate__()[1]
 
-    def lend(self, tensor: torch.Tensor, is_changed: bool = True) -> Lent:
-        """Lends a tensor, multiplied if the reduction wants that."""
+    def given(self, tensor: torch.Tensor, is_changed: bool = True) -> torch.Tensor:
+        """The tensor to reduce: multiplied if the reduction asks for that, in place if it may be changed."""
         if self._name == "mean" and not (tensor.is_floating_point() or tensor.is_complex()):
             raise TypeError(f"the mean of {tensor.dtype} would be rounded: cast the tensor, or use SUM")
         if self._factor is None:
-            return Lent(tensor)
+            return tensor
         if is_changed:
             with torch.no_grad():
                 tensor.mul_(self._factor)
-            return Lent(tensor)
-        return Lent(tensor * self._factor)
+            return tensor
+        return typing.cast(torch.Tensor, tensor * self._factor)
 
     def name(self, tensor: torch.Tensor) -> str:
         """What the compiled part is to do."""
@@ -78,15 +78,10 @@ class Reduction:
             raise ValueError(f"only sums and means may lack something, not {self._name}")
         return "mean"
 
-    def settle_bounded(self, lent: Lent) -> None:
-        """The result has come: makes a sum of a mean where one was asked for, and brings it back."""
-        if not self.is_mean:
-            lent.host.mul_(self._ranks)
-        lent.settle()
+    def multiplied(self, lent: Memory) -> typing.Callable[[], object] | None:
+        """Makes a sum of a mean where one was asked for, on the host."""
+        return None if self.is_mean else lambda: lent.host.mul_(self._ranks)
 
-    def settle(self, lent: list[Lent], is_divided: bool = False) -> None:
-        """The operation has ended: divides for a mean, and brings results back."""
-        for one in lent:
-            if self._name == "mean" and not is_divided:
-                one.host.div_(self._ranks)
-            one.settle()
+    def divided(self, lent: Memory) -> typing.Callable[[], object] | None:
+        """Makes a mean of a sum where one was asked for, on the host."""
+        return (lambda: lent.host.div_(self._ranks)) if self.is_mean else None

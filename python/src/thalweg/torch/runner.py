@@ -15,12 +15,13 @@ import weakref
 import torch
 
 from .. import _core
-from . import errors, interrupts, timeouts
+from . import errors, interrupts, staging, timeouts
+from .calls import Call, Results
+from .device import Event
+from .staging import Queued, Stager
 from .work import Work
 
 _log = logging.getLogger("thalweg")
-
-Begin = typing.Callable[[], int]
 
 # Longest time until the thread of a group notices that the group is over, or a deadline.
 _POLL_S = 0.2
@@ -44,6 +45,7 @@ class Runner:
         size: int,
         timeout_s: float,
         server_of_rank_0: str | None = None,
+        pinned_bytes: int = staging.PINNED_BYTES,
     ) -> None:
         self.session = session
         self.timeout_s = timeout_s
@@ -53,13 +55,19 @@ class Runner:
         self._pid = os.getpid()
         # Operations in progress, each with its work and with what holds the memory that it uses. A work may end before
         # its operations do, by a timeout.
-        self._works: dict[int, tuple[Work, object]] = {}
+        self._works: dict[int, Queued] = {}
+        # Operations that begin later, in the order of calls: their values, or those of one before, are on a device.
+        self.pinned_bytes = pinned_bytes
+        self._stager: Stager | None = None
+        self._queued = 0
         self._deadlines: dict[Work, float] = {}
         # The explanation of the stall that lasts, and the time after which one that is not repeated is over.
         self._stall: timeouts.Stall | None = None
         stall_after_s = typing.cast(float, session.settings()["stall_after"])
         self._stall_over_s = 3 * max(stall_after_s, _STALL_REPEATED_S)
         self._lock = threading.Lock()
+        # Notified when no operation is queued.
+        self._none_queued = threading.Condition(self._lock)
         self._is_over = threading.Event()
         self._calls = 0
         self._thread = threading.Thread(
@@ -73,35 +81,32 @@ class Runner:
     def start(
         self,
         name: str,
-        begin: list[Begin],
+        call: Call,
         result: object,
-        settle: typing.Callable[[], object],
         *,
         detail: str = "",
         timeout: datetime.timedelta | None = None,
-        keep: object = None,
         peers: tuple[int, ...] = (),
     ) -> Work:
-        """Begins an operation, or several that end together. `keep` is kept until then.
+        """Begins a call, whose parts end together, or queues it where its values are on a device.
 
         Only the ranks `peers` take part in it, all ranks if it is empty.
         """
         self._check_process(name)
         record = _enter_record(name)
+        results = None if call.device is None else Results(call.device)
+        after = None if call.device is None else call.device.mark()
         with self._lock:
             self._calls += 1
-            call = f"call {self._calls} of this group, rank {self._rank} of {self._size}"
-            title = f"{name}{detail} ({call})"
-            work = Work(name, title, len(begin), result, settle, peers)
+            title = f"{name}{detail} (call {self._calls} of this group, rank {self._rank} of {self._size})"
+            work = Work(name, title, len(call.parts), result, lambda: call.settle(results), peers, results)
             if record is not None:
                 work.recorded = torch.futures.Future()
-            for one in begin:
-                self._works[self._begun(one, work)] = (work, (settle, keep))
-                _busy.add(self)
-            if begin:
+            self._begin_or_queue(work, call, results, after)
+            if call.parts:
                 own = timeout.total_seconds() if timeout is not None else 0.0
                 self._deadlines[work] = work.began_at + (own if own > 0 else self.timeout_s)
-        if not begin:
+        if not call.parts:
             work.end_part(None)
         _exit_record(record, work)
         return work
@@ -111,6 +116,8 @@ class Runner:
         if self._is_over.is_set() or self._is_forked():
             return
         self._end()
+        if not self._await_queued(limit_s):
+            self._abort("its program ended before its operations")
         try:
             if not self.session.leave(limit_s):
                 _log.warning("rank %d left with operations in progress: the job is aborted", self._rank)
@@ -124,7 +131,13 @@ class Runner:
         if self._is_forked():
             return
         self._end()
+        self._abort(reason)
+
+    def _abort(self, reason: str) -> None:
         self.session.abort(reason)
+        # These would fail when the device has done its work, which may be never.
+        for work in self._stager.works() if self._stager is not None else ():
+            work.fail(errors.AbortedError(f"{work.title}: {reason}", operation=work.operation))
 
     def _end(self) -> None:
         if not self._is_over.is_set():
@@ -135,19 +148,76 @@ class Runner:
         """Aborts the job if Ctrl-C came while the main thread waits for it in C++."""
         if interrupts.process.is_unhandled() and not self._is_over.is_set() and not self.is_idle():
             self._end()
-            self.session.abort("interrupted (Ctrl-C)")
+            self._abort("interrupted (Ctrl-C)")
 
     def is_idle(self) -> bool:
         """Whether no operation is in progress."""
         with self._lock:
-            return not self._works
+            return not self._works and not self._queued
 
-    def _begun(self, begin: Begin, work: Work) -> int:
+    def _begin_or_queue(self, work: Work, call: Call, results: Results | None, after: Event | None) -> None:
+        parts = [Queued(work, part, call) for part in call.parts]
+        if results is None and not self._queued:
+            for part in parts:
+                self._begin(part)
+            return
+        for part in parts:
+            part.results, part.after = results, after
+        if self._is_over.is_set():
+            raise errors.ClosedError(f"{work.title}: the group was left", operation=work.operation)
+        if self._stager is None:
+            self._stager = Stager(self.pinned_bytes)
+            given = (weakref.ref(self), self._stager)
+            threading.Thread(target=_begin_staged, args=given, name="thalweg-staging", daemon=True).start()
+        self._queued += len(parts)
+        _busy.add(self)
+        self._stager.add(parts)
+
+    def _begin(self, part: Queued) -> None:
         try:
-            return begin()
+            number = part.part.begin()
         except _core.SessionError as error:
-            failure = errors.of_core(error, work.operation, self._server_of_rank_0)
+            failure = errors.of_core(error, part.work.operation, self._server_of_rank_0)
             raise failure from failure.__cause__
+        self._works[number] = part
+        _busy.add(self)
+
+    def _begin_queued(self, part: Queued, stager: Stager) -> None:
+        """Begins a part that the stager hands out, unless its work has failed meanwhile."""
+        error = part.error
+        with self._lock:
+            is_begun = error is None and not part.work.is_ended()
+            if is_begun:
+                try:
+                    self._begin(part)
+                except Exception as failure:  # its place is the caller's thread
+                    is_begun, error = False, failure
+            self._queued -= 1
+            if not self._queued:
+                self._none_queued.notify_all()
+            self._discard_if_idle()
+        if is_begun:
+            return
+        stager.release(part)
+        if error is not None:
+            self._fail_queued(part, error)
+
+    def _fail_queued(self, part: Queued, error: Exception) -> None:
+        if part.results is not None and not isinstance(error, errors.ThalwegError):
+            # The other ranks begin all pieces, and would wait in vain.
+            self.session.abort(f"{part.work.title}: its tensors cannot be copied: {error}")
+        part.work.fail(error)
+        with self._lock:
+            self._deadlines.pop(part.work, None)
+
+    def _await_queued(self, limit_s: float | None) -> bool:
+        """Waits until all operations have begun. Returns false if that took longer than `limit_s`."""
+        with self._lock:
+            return self._none_queued.wait_for(lambda: not self._queued, limit_s)
+
+    def _discard_if_idle(self) -> None:
+        if not self._works and not self._queued:
+            _busy.discard(self)
 
     # spec: E-02
     def _check_process(self, name: str) -> None:
@@ -164,11 +234,9 @@ class Runner:
     def _on_end(self, number: int, failure: _core._Failure | None, *rest: typing.Any) -> None:
         missing, source = rest
         with self._lock:
-            work, _ = self._works.pop(number)
-            if not any(other is work for other, _ in self._works.values()):
-                self._deadlines.pop(work, None)
-            if not self._works:
-                _busy.discard(self)
+            part = self._works.pop(number)
+            self._discard_if_idle()
+        work = part.work
         # What waited has gone on, or its failure has an explanation of its own.
         self._stall = None
         error = None
@@ -185,7 +253,25 @@ class Runner:
         # What one of its parts does not report is unreported for the whole.
         work.missing = None if work.missing is None or missing is None else work.missing + missing
         work.source = source
+        if part.results is not None:
+            error = self._bring_results(part, error)
         work.end_part(error)
+        if work.is_ended():
+            with self._lock:
+                self._deadlines.pop(work, None)
+
+    def _bring_results(self, part: Queued, error: Exception | None) -> Exception | None:
+        """Queues the copies of a part's results to its device, and returns the error of the part."""
+        after = None
+        try:
+            # The tensors of a work that has failed are the program's again.
+            if error is None and not part.work.is_ended():
+                after = part.bring_results()
+        except Exception as failure:  # its place is the caller's thread
+            error = failure
+        if self._stager is not None:
+            self._stager.release(part, after)
+        return error
 
     # spec: E-02
     def _end_late(self) -> None:
@@ -213,7 +299,8 @@ class Runner:
     def _give_up(self, error: Exception) -> None:
         # The operations go on, and with them what holds their memory.
         with self._lock:
-            works = {work for work, _ in self._works.values()}
+            works = {part.work for part in self._works.values()}
+            works.update(self._stager.works() if self._stager is not None else ())
             self._deadlines = {}
         for work in works:
             text = f"{work.title}: its result cannot be handed out: {error}"
@@ -244,6 +331,20 @@ def _end_works(runner: weakref.ref[Runner], session: _core.Session) -> None:
             alive._give_up(error)
             raise
         del alive
+
+
+def _begin_staged(runner: weakref.ref[Runner], stager: Stager) -> None:
+    """The thread that begins queued operations. It does not keep the runner alive."""
+    while True:
+        part = stager.next(_POLL_S)
+        alive = runner()
+        if alive is None:
+            return
+        if part is not None:
+            alive._begin_queued(part, stager)
+        elif alive._is_over.is_set() and not alive._queued:
+            return
+        del alive, part
 
 
 # spec: E-02

@@ -27,6 +27,9 @@ setting               meaning
 ``join_timeout``      seconds to wait for all ranks to join; default: the timeout of the group
 ``operation_timeout`` seconds for an operation; default: the timeout of the group
 ``metrics``           address that serves metrics, as ``127.0.0.1:9465``: the local rank is added to a port above 0
+``gpu_piece_bytes``   length of the pieces of a tensor in GPU memory, each an operation of its own, as rank 0 has it;
+                      default 4 MiB
+``gpu_pinned_bytes``  most pinned memory of a group for such pieces; default 64 MiB
 ===================== ==========================================================================================
 """
 
@@ -41,6 +44,8 @@ import pathlib
 import stat
 import typing
 
+from .staging import PIECE_BYTES, PINNED_BYTES
+
 if typing.TYPE_CHECKING:
     from .options import Options
 
@@ -48,7 +53,7 @@ _log = logging.getLogger("thalweg")
 
 _FLAGS = ("share_memory",)
 _FLAG_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_COUNTS = ("threads", "link_rate_mbps")
+_COUNTS = ("threads", "link_rate_mbps", "gpu_piece_bytes", "gpu_pinned_bytes")
 _SECONDS = ("failure_after", "stall_after", "join_timeout", "operation_timeout")
 _TEXTS = (
     "server",
@@ -97,6 +102,8 @@ class Settings:
     join_timeout: float | None = None
     operation_timeout: float | None = None
     metrics: str | None = None
+    gpu_piece_bytes: int = PIECE_BYTES
+    gpu_pinned_bytes: int = PINNED_BYTES
 
     @staticmethod
     def load(options: Options | None = None) -> Settings:

@@ -12,6 +12,9 @@ from torch._C import _distributed_c10d
 
 from .errors import OperationTimeoutError
 
+if typing.TYPE_CHECKING:
+    from .calls import Results
+
 # Parts of a tensor, from one value to another, and the ranks whose values these lack.
 Missing = list[tuple[int, int, list[int]]]
 
@@ -27,6 +30,7 @@ class Work(_distributed_c10d.Work):
         result: object,
         settle: typing.Callable[[], object],
         peers: tuple[int, ...] = (),
+        results: Results | None = None,
     ) -> None:
         super().__init__()
         #: Name of the operation, such as ``all_reduce``.
@@ -44,6 +48,8 @@ class Work(_distributed_c10d.Work):
         self.source: int | None = None
         self._parts = parts
         self._result = result
+        # Copies of the result to a device.
+        self._results = results
         self._settle = settle
         self._error: Exception | None = None
         self._ended = threading.Event()
@@ -54,21 +60,29 @@ class Work(_distributed_c10d.Work):
 
     def end_part(self, error: Exception | None) -> None:
         """One of the operations that it consists of has ended."""
-        if self._ended.is_set():
-            return  # It has timed out.
-        self._parts -= 1
-        self._error = self._error or error
-        if self._parts > 0:
-            return
-        if self._error is None:
-            try:
-                self._settle()
-            except Exception as failure:  # its place is the caller's thread
-                self._error = failure
-        # Before those that wait go on: they may stop the profiler, which frees the event that this writes to.
-        if self.recorded is not None:
-            self.recorded.set_result(None)
+        self._end_parts(1, error)
+
+    def fail(self, error: Exception) -> None:
+        """Ends it whatever is left of it."""
+        self._end_parts(None, error)
+
+    def _end_parts(self, count: int | None, error: Exception | None) -> None:
+        """Ends some of its operations, all if `count` is ``None``. Several threads may."""
         with self._lock:
+            if self._ended.is_set():
+                return  # It has failed before.
+            self._parts = 0 if count is None else self._parts - count
+            self._error = self._error or error
+            if self._parts > 0:
+                return
+            if self._error is None:
+                try:
+                    self._settle()
+                except Exception as failure:  # its place is the caller's thread
+                    self._error = failure
+            # Before those that wait go on: they may stop the profiler, which frees the event that this writes to.
+            if self.recorded is not None:
+                self.recorded.set_result(None)
             self._ended.set()
             signal = self._signal
         # Nothing is lent any more.
@@ -76,13 +90,11 @@ class Work(_distributed_c10d.Work):
         if signal is not None:
             signal.set_result(None)
 
-    def fail(self, error: Exception) -> None:
-        """Ends it whatever is left of it."""
-        self._parts = 1
-        self.end_part(error)
-
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
-        """Waits until it has ended, for `timeout` at most, and raises its error."""
+        """Waits until it has ended, for `timeout` at most, and raises its error.
+
+        Tensors of a device have the result for what the current stream queues afterwards.
+        """
         is_limited = timeout is not None and timeout.total_seconds() > 0
         seconds = timeout.total_seconds() if timeout is not None and is_limited else None
         # The main thread handles signals meanwhile: Ctrl-C ends the wait.
@@ -96,13 +108,17 @@ class Work(_distributed_c10d.Work):
             )
         if self._error is not None:
             raise self._error
+        if self._results is not None:
+            self._results.follow()
         return True
 
     def get_future(self) -> torch.futures.Future[typing.Any]:
         """Its result, later."""
         with self._lock:
             if self._future is None:
-                self._signal = torch.futures.Future()
+                # A future of a device runs callbacks on streams that follow the one in which its result was set.
+                devices = None if self._results is None else self._results.device.future_devices()
+                self._signal = torch.futures.Future(devices=devices)
                 # A callback that raises becomes an error of C++. `set_exception` would hand the exception to C++ as
                 # if it were the result.
                 self._future = self._signal.then(lambda _: self._outcome())
@@ -110,13 +126,17 @@ class Work(_distributed_c10d.Work):
                     self._signal.set_result(None)
             return self._future
 
+    def is_ended(self) -> bool:
+        """Whether it has ended on the host, well or not: copies to a device may be in progress."""
+        return self._ended.is_set()
+
     def is_completed(self) -> bool:
         """Whether it has ended, well or not."""
-        return self._ended.is_set()
+        return self._ended.is_set() and (self._results is None or self._results.are_done())
 
     def is_success(self) -> bool:
         """Whether it has ended well."""
-        return self._ended.is_set() and self._error is None
+        return self.is_completed() and self._error is None
 
     def exception(self) -> Exception | None:
         """Its error."""
@@ -142,6 +162,9 @@ class Work(_distributed_c10d.Work):
     def _outcome(self) -> object:
         if self._error is not None:
             raise self._error
+        if self._results is not None:
+            # The stream of the callback, from which the future's own event is recorded.
+            self._results.follow()
         return self._result
 
 
