@@ -58,7 +58,7 @@ pub struct AllReduceArguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     jobs: u32,
     /// Cores of the switch and of the server, and sending threads of every rank [default: a quarter of this machine's,
-    /// 1 to 4; of sending threads in a lab one for every 4 Gbps of --rate, if that is less]
+    /// 1 to 4; of sending threads in a lab one for every 4 Gbps of --rate and 10 Gbps of all hosts, if that is less]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=16))]
     cores: Option<u16>,
     /// Threads of switch, server and ranks never sleep: each takes a whole core

@@ -162,7 +162,7 @@ impl SessionBuilder {
     }
 
     /// Most sending threads; the job has the smallest number of all ranks'. Default one for every 4 Gbps of the host's
-    /// link, at most a quarter of the cores, 1 to 4.
+    /// link and for every 10 Gbps of the links of all ranks, at most a quarter of the cores, 1 to 4.
     pub fn threads(mut self, threads: u32) -> SessionBuilder {
         self.config.threads = Some(threads);
         self

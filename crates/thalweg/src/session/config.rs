@@ -88,7 +88,7 @@ pub struct SessionConfig {
     pub share_memory: bool,
     /// Most sending threads. The job has the smallest number of all ranks'. A sum of megabytes is spread over all of
     /// them, a short one goes to the one that was given least so far. Default `None`: one for every 4 Gbps of the host's
-    /// link, at most a quarter of the cores, 1 to 4.
+    /// link and for every 10 Gbps of the links of all ranks, at most a quarter of the cores, 1 to 4.
     pub threads: Option<u32>,
     /// Rate of the host's link in Mbps, for the default number of sending threads. Default `None`: what the driver of the
     /// interface reports. Virtual interfaces report nothing of use, and then only cores count.
@@ -224,7 +224,8 @@ impl SessionConfig {
             Some(mbps) => Rate::from_bps(u64::from(mbps) * 1_000_000),
             None => link_rate_of(own),
         };
-        self.threads.unwrap_or_else(|| default_threads(link_rate()))
+        // There are at most as many hosts as ranks, and ranks of one host are not known yet.
+        self.threads.unwrap_or_else(|| default_threads(link_rate(), self.ranks))
     }
 
     /// Names of settings that were given and have no effect.
