@@ -7,6 +7,7 @@ mod agent;
 mod daemon;
 mod figure;
 mod lab;
+mod nccl;
 mod plan;
 mod predict;
 mod progress;
@@ -51,6 +52,7 @@ Examples:
   thalweg server --switch 127.0.0.1:4800               a server beside it
   thalweg agent --address 10.0.3.7 --rate 10gbit       plans when the jobs of this host send
   thalweg token new --secret-file s --job resnet --ranks 8    what the ranks of a job show the server
+  thalweg nccl run --server 10.0.0.1:4808 -- torchrun train.py    a program over NCCL, its sums through switches
   thalweg top                                          what they do, live
   thalweg bench fabric                                 how fast the simulator is on this machine";
 
@@ -85,6 +87,9 @@ enum Command {
     /// Make tokens for tenants and operators, and explain them
     #[command(subcommand, long_about = token::ABOUT)]
     Token(token::TokenCommand),
+    /// Run programs over NCCL with the plug-in, and check that it works here
+    #[command(subcommand, long_about = nccl::ABOUT)]
+    Nccl(nccl::NcclCommand),
     /// Watch switches, servers and jobs
     Top(top::TopArguments),
     /// Measure speed
@@ -96,6 +101,9 @@ enum Command {
     /// A worker of the demo
     #[command(hide = true)]
     DemoWorker,
+    /// One rank of a check of the plug-in
+    #[command(hide = true)]
+    NcclRank(nccl::RankArguments),
     /// One rank of a benchmark
     #[command(hide = true)]
     BenchRank(RankArguments),
@@ -119,6 +127,8 @@ fn main() -> ExitCode {
         Command::Secret(command) => secret::secret(&command),
         Command::Agent(arguments) => agent::agent(&arguments),
         Command::Token(command) => token::token(&command),
+        Command::Nccl(command) => nccl::nccl(&command),
+        Command::NcclRank(arguments) => nccl::rank(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Bench(command) => thalweg_bench::bench(&command),
         Command::BenchStream(arguments) => thalweg_bench::stream(&arguments),

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::messages::{ring, wait};
-use crate::plugin::{Coll, F32, Library, REMOTE, SUCCESS, die, warnings_with};
+use crate::plugin::{Coll, Common, F32, Library, Object, REMOTE, SUCCESS, die, warnings_with};
 use crate::sums::{daemons, with_daemons};
 use crate::values::{Comm, connect, sum_everything};
 use crate::world::{Rank, World};
@@ -163,7 +163,7 @@ fn refused(coll: &Coll, rank: &Rank) -> (i32, Duration) {
     let (status, _) = coll.connect(&handles, rank.rank, listening);
     let took = start.elapsed();
     // NCCL calls once more, for the other direction, without anything that listens.
-    assert_ne!(coll.connect(&handles, rank.rank, std::ptr::null_mut()).0, SUCCESS);
+    assert_ne!(coll.connect(&handles, rank.rank, Object::NULL).0, SUCCESS);
     (status, took)
 }
 

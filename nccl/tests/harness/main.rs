@@ -30,6 +30,7 @@ struct Scenario {
 const SCENARIOS: &[Scenario] = &[
     Scenario { name: "sums", ranks: 3, rank: sums::all_versions, world: World::run },
     Scenario { name: "switch", ranks: 4, rank: sums::one_version, world: sums::through_a_switch },
+    Scenario { name: "check", ranks: 2, rank: sums::check, world: sums::checked },
     Scenario { name: "messages", ranks: 3, rank: messages::all_versions, world: World::run },
     Scenario { name: "slow", ranks: 2, rank: messages::slow, world: messages::impatient },
     Scenario { name: "tuner", ranks: 1, rank: life::tuner, world: World::run },

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::plugin::{Library, Net, Pointer, SUCCESS};
+use crate::plugin::{Common, Library, Net, Object, SUCCESS};
 use crate::world::{Rank, World};
 
 /// Lengths of messages: none, odd ones, and longer than a socket's buffers.
@@ -68,7 +68,7 @@ pub fn impatient(world: World) {
 }
 
 /// Connects to the next rank, and accepts the one before.
-pub fn ring(net: &Net, rank: &Rank) -> (Pointer, Pointer) {
+pub fn ring(net: &Net, rank: &Rank) -> (Object, Object) {
     let (handle, listening) = net.listen();
     let mut handles = rank.gather(&handle);
     // A stranger finds the port, and has not the secret.
@@ -80,8 +80,7 @@ pub fn ring(net: &Net, rank: &Rank) -> (Pointer, Pointer) {
     // All have looked for a connection before one is made: at least one call has to be made again.
     rank.barrier();
     let next = &mut handles[(rank.rank + 1) % rank.ranks];
-    let (mut sending, mut receiving): (Pointer, Pointer) =
-        (std::ptr::null_mut(), std::ptr::null_mut());
+    let (mut sending, mut receiving) = (Object::NULL, Object::NULL);
     let limit = Instant::now() + Duration::from_secs(10);
     while sending.is_null() || receiving.is_null() {
         assert!(Instant::now() < limit, "not connected");
@@ -100,14 +99,14 @@ pub fn ring(net: &Net, rank: &Rank) -> (Pointer, Pointer) {
 }
 
 /// Sends and receives messages of all lengths at a time. Receives are longer than the messages.
-fn exchange(net: &Net, rank: &Rank, (sending, receiving): (Pointer, Pointer)) {
+fn exchange(net: &Net, rank: &Rank, (sending, receiving): (Object, Object)) {
     let before = (rank.rank + rank.ranks - 1) % rank.ranks;
     let sent: Vec<Vec<u8>> = LENGTHS.iter().map(|length| message(rank.rank, *length)).collect();
     let mut received: Vec<Vec<u8>> = LENGTHS.iter().map(|length| vec![0x99; length + 5]).collect();
-    let sends: Vec<Pointer> = sent.iter().map(|data| begun(net.send(sending, data))).collect();
-    let receives: Vec<Pointer> =
+    let sends: Vec<Object> = sent.iter().map(|data| begun(net.send(sending, data))).collect();
+    let receives: Vec<Object> =
         received.iter_mut().map(|data| begun(net.receive(receiving, 1, data))).collect();
-    let mut requests: Vec<(Pointer, usize)> =
+    let mut requests: Vec<(Object, usize)> =
         sends.into_iter().chain(receives).zip(LENGTHS.into_iter().chain(LENGTHS)).collect();
     let limit = Instant::now() + Duration::from_secs(20);
     while !requests.is_empty() {
@@ -136,13 +135,13 @@ fn exchange(net: &Net, rank: &Rank, (sending, receiving): (Pointer, Pointer)) {
 }
 
 /// As many requests as there may be, and the next one is refused for now.
-fn flood(net: &Net, (sending, receiving): (Pointer, Pointer)) {
+fn flood(net: &Net, (sending, receiving): (Object, Object)) {
     let data = vec![5; 2_000];
     let mut rooms = vec![vec![0; 2_000]; 33];
     let receives: Vec<_> = rooms.iter_mut().map(|room| net.receive(receiving, 1, room)).collect();
     let sends: Vec<_> = (0..33).map(|_| net.send(sending, &data)).collect();
     for requests in [receives, sends] {
-        assert_eq!(requests[32], (SUCCESS, std::ptr::null_mut()), "refused with 32 in flight");
+        assert_eq!(requests[32], (SUCCESS, Object::NULL), "refused with 32 in flight");
         for (status, request) in &requests[..32] {
             assert!(*status == SUCCESS && !request.is_null());
             wait(net, *request).expect("it ends");
@@ -152,13 +151,13 @@ fn flood(net: &Net, (sending, receiving): (Pointer, Pointer)) {
 }
 
 /// Several receives in one are more than a device takes.
-fn refused(net: &Net, receiving: Pointer) {
+fn refused(net: &Net, receiving: Object) {
     let mut room = vec![0; 16];
     assert_eq!(net.receive(receiving, 2, &mut room).0, 4, "an invalid argument");
 }
 
 /// Waits for a request. Returns its size, or the status of its failure.
-pub fn wait(net: &Net, request: Pointer) -> Result<usize, i32> {
+pub fn wait(net: &Net, request: Object) -> Result<usize, i32> {
     let limit = Instant::now() + Duration::from_secs(20);
     loop {
         match net.test(request) {
@@ -169,7 +168,7 @@ pub fn wait(net: &Net, request: Pointer) -> Result<usize, i32> {
     }
 }
 
-fn begun((status, request): (i32, Pointer)) -> Pointer {
+fn begun((status, request): (i32, Object)) -> Object {
     assert!(status == SUCCESS && !request.is_null(), "status {status}");
     request
 }

@@ -1,44 +1,27 @@
-//! The library, loaded as NCCL loads it. Tables are read by slots, from the published numbers, and not by the library's own
-//! definitions.
-#![expect(unsafe_code, reason = "this is what NCCL does")]
+//! The library, loaded as NCCL loads it. A call that fails where NCCL's part expects success ends the test.
+#![expect(unsafe_code, reason = "memory is lent to requests")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
+use std::ops::Deref;
 use std::sync::Mutex;
+
+use thalweg_plugin::{CallError, Costs, Interface, log};
+
+pub use thalweg_plugin::{BF16, F16, F32, Handle, Object, SUCCESS};
 
 use crate::world::library;
 
-pub const SUCCESS: c_int = 0;
-pub const REMOTE: c_int = 6;
-pub const F16: c_int = 6;
-pub const F32: c_int = 7;
-pub const BF16: c_int = 9;
-
-pub type Handle = [u8; 128];
-pub type Pointer = *mut c_void;
+pub const REMOTE: i32 = 6;
 
 /// Lines that the library has logged: level and text.
-static LOGGED: Mutex<Vec<(c_int, String)>> = Mutex::new(Vec::new());
+static LOGGED: Mutex<Vec<(i32, String)>> = Mutex::new(Vec::new());
 
-/// The logger of this process. NCCL's takes any number of arguments behind the format; the library gives one, and on the
-/// machines that NCCL runs on it is passed in the same place.
-unsafe extern "C" fn logger(
-    level: c_int,
-    _: c_ulong,
-    _: *const c_char,
-    _: c_int,
-    format: *const c_char,
-    text: *const c_char,
-) {
-    // SAFETY: the library gives a format and a text.
-    let (format, text) = unsafe { (CStr::from_ptr(format), CStr::from_ptr(text)) };
-    assert_eq!(format, c"%s");
-    let text = text.to_string_lossy().into_owned();
+fn on_line(level: i32, text: &str) {
     eprintln!("[{}] {level} {text}", std::process::id());
     let fatal = std::env::var("HARNESS_DIES_AT");
     if fatal.is_ok_and(|fatal| text.contains(&fatal)) {
         die();
     }
-    LOGGED.lock().expect("nobody panics with it").push((level, text));
+    LOGGED.lock().expect("nobody panics with it").push((level, text.to_owned()));
 }
 
 /// Ends this process as a crash does.
@@ -51,627 +34,225 @@ pub fn die() -> ! {
 /// Warnings so far that have a text.
 pub fn warnings_with(text: &str) -> usize {
     let logged = LOGGED.lock().expect("nobody panics with it");
-    logged.iter().filter(|(level, line)| *level == 2 && line.contains(text)).count()
+    logged.iter().filter(|(level, line)| *level == log::WARN && line.contains(text)).count()
+}
+
+/// The status of a call, and its result or nothing.
+fn with_status(result: Result<Object, CallError>) -> (i32, Object) {
+    match result {
+        Ok(object) => (SUCCESS, object),
+        Err(CallError::Status { status, .. }) => (status, Object::NULL),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// The loaded library.
-pub struct Library(Pointer);
+pub struct Library(thalweg_plugin::Library);
 
 impl Library {
     pub fn load() -> Library {
-        let path = CString::new(library().to_string_lossy().as_ref()).expect("a path");
-        // SAFETY: a path of a library whose initialisers do nothing.
-        let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        assert!(!loaded.is_null(), "the library is not loaded");
-        Library(loaded)
+        log::listen(on_line);
+        Library(thalweg_plugin::Library::load(&library()).unwrap())
     }
 
     pub fn unload(self) {
-        // SAFETY: it was loaded once by this.
-        assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
-    }
-
-    fn table(&self, name: &str, slots: usize) -> Table {
-        let symbol = CString::new(name).expect("a name");
-        // SAFETY: the library is loaded.
-        let table = unsafe { libc::dlsym(self.0, symbol.as_ptr()) };
-        assert!(!table.is_null(), "{name} is missing");
-        Table { first: table.cast(), slots }
+        self.0.unload().unwrap();
     }
 
     pub fn coll(&self, version: u32) -> Coll {
-        let slots = match version {
-            8 => 17,
-            9 | 10 => 18,
-            _ => 19,
-        };
-        let table = self.table(&format!("ncclCollNetPlugin_v{version}"), slots);
-        let mut coll = Coll { table, version, context: std::ptr::null_mut() };
-        coll.init();
-        coll
+        Coll(self.0.coll(version).unwrap(), version)
     }
 
     pub fn net(&self, version: u32) -> Net {
-        let slots = match version {
-            8 => 19,
-            9 | 10 => 20,
-            _ => 22,
-        };
-        let table = self.table(&format!("ncclNetPlugin_v{version}"), slots);
-        let mut net = Net { table, version, context: std::ptr::null_mut() };
-        net.init();
-        net
+        Net(self.0.net(version).unwrap(), version)
     }
 
     pub fn tuner(&self, version: u32, nodes: usize) -> Tuner {
-        let table =
-            self.table(&format!("ncclTunerPlugin_v{version}"), if version == 6 { 5 } else { 4 });
-        let mut context = std::ptr::null_mut();
-        // SAFETY: the published signatures of the slots.
-        let status = unsafe {
-            match version {
-                4 => table.function::<fn(usize, usize, Pointer, *mut Pointer) -> c_int>(1)(
-                    nodes, nodes, log(), &raw mut context,
-                ),
-                _ => table.function::<fn(*mut Pointer, u64, usize, usize, Pointer, Pointer, Pointer) -> c_int>(1)(
-                    &raw mut context, 7, nodes, nodes, log(), std::ptr::null_mut(), std::ptr::null_mut(),
-                ),
-            }
-        };
-        assert_eq!(status, SUCCESS);
-        Tuner { table, context }
+        Tuner(self.0.tuner(version, nodes).unwrap())
     }
 }
 
-fn log() -> Pointer {
-    logger as *const () as Pointer
-}
-
-/// A table of functions.
-struct Table {
-    first: *const usize,
-    slots: usize,
-}
-
-impl Table {
-    /// The function in a slot.
-    ///
-    /// # Safety
-    ///
-    /// `F` has the published arguments of that function. It is called by C's convention.
-    unsafe fn function<F: Signature>(&self, slot: usize) -> F::C {
-        assert!(slot < self.slots, "there is no slot {slot}");
-        // SAFETY: the table has this many slots.
-        let address = unsafe { *self.first.add(slot) };
-        assert_ne!(address, 0, "slot {slot} is empty");
-        // SAFETY: the caller's.
-        unsafe { std::mem::transmute_copy(&address) }
-    }
-
-    fn name(&self) -> String {
-        // SAFETY: the first slot is a text.
-        unsafe { CStr::from_ptr(*self.first as *const c_char) }.to_string_lossy().into_owned()
-    }
-}
-
-/// A signature, written as a function of Rust and called by C's convention.
-trait Signature {
-    type C: Copy;
-}
-
-macro_rules! signatures {
-    ($($argument:ident)*) => {
-        impl<$($argument),*> Signature for fn($($argument),*) -> c_int {
-            type C = unsafe extern "C" fn($($argument),*) -> c_int;
-        }
+/// Name of the only device; checks its properties, and that nothing is written behind them.
+fn device(interface: &Interface, version: u32) -> String {
+    assert_eq!(interface.plugin_name(), "thalweg");
+    assert_eq!(interface.devices(), Ok(1));
+    assert!(interface.properties(1).is_err(), "there is one device");
+    let properties = interface.properties(0).unwrap();
+    let bytes = properties.bytes;
+    let size = match version {
+        8 => 64,
+        9 | 10 => 104,
+        11 => 112,
+        _ => 128,
     };
+    // The last bytes may be padding, which a copy of a structure leaves as it is.
+    assert!(bytes[size..].iter().all(|byte| *byte == 0xaa), "behind {size} bytes");
+    let int = |at: usize| i32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
+    assert_eq!(int(24), 1, "memory of the host");
+    assert!(properties.speed_mbps > 0, "a speed");
+    let speed_at = if version == 8 { 32 } else { 36 };
+    assert_eq!(int(speed_at), properties.speed_mbps);
+    assert_eq!(int(speed_at + 16), 1, "one receive at a time");
+    if version > 8 {
+        let largest = if version == 12 { 104 } else { 88 };
+        assert_eq!((int(64), int(largest), int(largest + 8)), (1, 1 << 30, 1 << 30));
+    }
+    if version == 12 {
+        assert_eq!(bytes[124..128], [0xff; 4], "no rail and no plane");
+    }
+    properties.name
 }
-signatures!(A);
-signatures!(A B);
-signatures!(A B C);
-signatures!(A B C D);
-signatures!(A B C D E);
-signatures!(A B C D E F);
-signatures!(A B C D E F G);
-signatures!(A B C D E F G H);
-signatures!(A B C D E F G H I);
 
 /// Calls that net and CollNet have in the same slots.
-macro_rules! common {
-    () => {
-        /// Number of devices, and the name of the first; checks that nothing is written behind the properties.
-        pub fn device(&self) -> String {
-            let mut count = 0;
-            let mut bytes = [0xaa_u8; 256];
-            // SAFETY: the published signatures, with more memory than any version writes.
-            let name = unsafe {
-                assert_eq!(
-                    self.table.function::<fn(*mut c_int) -> c_int>(2)(&raw mut count),
-                    SUCCESS
-                );
-                let properties = self.table.function::<fn(c_int, *mut u8) -> c_int>(3);
-                assert_eq!(properties(0, bytes.as_mut_ptr()), SUCCESS);
-                assert_ne!(properties(1, bytes.as_mut_ptr()), SUCCESS, "there is one device");
-                CStr::from_ptr(usize::from_le_bytes(*bytes.first_chunk().unwrap()) as *const c_char)
-            };
-            let size = match self.version {
-                8 => 64,
-                9 | 10 => 104,
-                11 => 112,
-                _ => 128,
-            };
-            // The last bytes may be padding, which a copy of a structure leaves as it is.
-            assert!(bytes[size..].iter().all(|byte| *byte == 0xaa), "behind {size} bytes");
-            let int = |at: usize| i32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
-            assert_eq!(int(24), 1, "memory of the host");
-            let speed_at = if self.version == 8 { 32 } else { 36 };
-            assert!(int(speed_at) > 0, "a speed");
-            assert_eq!(int(speed_at + 16), 1, "one receive at a time");
-            if self.version > 8 {
-                let largest = if self.version == 12 { 104 } else { 88 };
-                assert_eq!((int(64), int(largest), int(largest + 8)), (1, 1 << 30, 1 << 30));
-            }
-            if self.version == 12 {
-                assert_eq!(bytes[124..128], [0xff; 4], "no rail and no plane");
-            }
-            assert_eq!(count, 1);
-            name.to_string_lossy().into_owned()
-        }
+pub trait Common: Deref<Target: Deref<Target = Interface>> {
+    fn version(&self) -> u32;
 
-        pub fn listen(&self) -> (Handle, Pointer) {
-            let mut handle = [0; 128];
-            let mut listening = std::ptr::null_mut();
-            let at: Pointer = handle.as_mut_ptr().cast();
-            // SAFETY: the published signatures.
-            let status = unsafe {
-                if self.version < 11 {
-                    self.table.function::<fn(c_int, Pointer, *mut Pointer) -> c_int>(4)(
-                        0,
-                        at,
-                        &raw mut listening,
-                    )
-                } else {
-                    self.table.function::<fn(Pointer, c_int, Pointer, *mut Pointer) -> c_int>(4)(
-                        self.context,
-                        0,
-                        at,
-                        &raw mut listening,
-                    )
-                }
-            };
-            assert_eq!(status, SUCCESS);
-            assert!(!listening.is_null());
-            (handle, listening)
-        }
+    fn device(&self) -> String {
+        device(self, self.version())
+    }
 
-        pub fn register(&self, comm: Pointer, memory: &mut [u8]) -> Pointer {
-            let mut registration = std::ptr::null_mut();
-            let at: Pointer = memory.as_mut_ptr().cast();
-            // SAFETY: the published signature.
-            unsafe {
-                let register = self
-                    .table
-                    .function::<fn(Pointer, Pointer, usize, c_int, *mut Pointer) -> c_int>(7);
-                assert_eq!(register(comm, at, memory.len(), 1, &raw mut registration), SUCCESS);
-                assert_ne!(
-                    register(comm, at, memory.len(), 2, &raw mut registration),
-                    SUCCESS,
-                    "CUDA"
-                );
-            }
-            registration
-        }
+    fn listen(&self) -> (Handle, Object) {
+        let (handle, listening) = Interface::listen(self).unwrap();
+        assert!(!listening.is_null());
+        (handle, listening)
+    }
 
-        pub fn deregister(&self, comm: Pointer, registration: Pointer) {
-            // SAFETY: the published signature.
-            let status = unsafe {
-                self.table.function::<fn(Pointer, Pointer) -> c_int>(9)(comm, registration)
-            };
-            assert_eq!(status, SUCCESS);
-        }
+    fn register(&self, comm: Object, memory: &mut [u8]) -> Object {
+        assert!(Interface::register(self, comm, memory, 2).is_err(), "CUDA");
+        Interface::register(self, comm, memory, 1).unwrap()
+    }
 
-        /// The status, and the number of bytes of a request that has ended.
-        pub fn test(&self, request: Pointer) -> (c_int, Option<usize>) {
-            let (mut done, mut bytes) = (-1, -1);
-            // SAFETY: the published signature.
-            let status = unsafe {
-                self.table.function::<fn(Pointer, *mut c_int, *mut c_int) -> c_int>(Self::TEST)(
-                    request,
-                    &raw mut done,
-                    &raw mut bytes,
-                )
-            };
-            (status, (done == 1).then(|| usize::try_from(bytes).expect("a size")))
-        }
+    fn deregister(&self, comm: Object, registration: Object) {
+        Interface::deregister(self, comm, registration).unwrap();
+    }
 
-        fn close(&self, slot: usize, object: Pointer) {
-            // SAFETY: the published signature.
-            assert_eq!(
-                unsafe { self.table.function::<fn(Pointer) -> c_int>(slot)(object) },
-                SUCCESS
-            );
+    /// The status, and the number of bytes of a request that has ended.
+    fn test(&self, request: Object) -> (i32, Option<usize>) {
+        match Interface::test(self, request) {
+            Ok(bytes) => (SUCCESS, bytes),
+            Err(CallError::Status { status, .. }) => (status, None),
+            Err(error) => panic!("{error}"),
         }
-    };
+    }
+
+    fn close_listen(&self, listening: Object) {
+        Interface::close_listen(self, listening).unwrap();
+    }
 }
 
 /// The CollNet interface.
-pub struct Coll {
-    table: Table,
-    version: u32,
-    context: Pointer,
+pub struct Coll(thalweg_plugin::Coll, u32);
+
+impl Deref for Coll {
+    type Target = thalweg_plugin::Coll;
+
+    fn deref(&self) -> &thalweg_plugin::Coll {
+        &self.0
+    }
+}
+
+impl Common for Coll {
+    fn version(&self) -> u32 {
+        self.1
+    }
 }
 
 impl Coll {
-    const TEST: usize = 14;
-    common!();
-
-    fn init(&mut self) {
-        assert_eq!(self.table.name(), "thalweg");
-        // SAFETY: the published signatures.
-        let status = unsafe {
-            if self.version < 11 {
-                self.table.function::<fn(Pointer) -> c_int>(1)(log())
-            } else {
-                self.table.function::<fn(*mut Pointer, u64, Pointer) -> c_int>(1)(
-                    &raw mut self.context,
-                    7,
-                    log(),
-                )
-            }
-        };
-        assert_eq!(status, SUCCESS);
-    }
-
     /// The status, and the communicator.
-    pub fn connect(
-        &self,
-        handles: &[Vec<u8>],
-        rank: usize,
-        listening: Pointer,
-    ) -> (c_int, Pointer) {
-        let mut handles: Vec<Vec<u8>> = handles.to_vec();
-        let mut pointers: Vec<Pointer> =
-            handles.iter_mut().map(|handle| handle.as_mut_ptr().cast()).collect();
-        let mut comm = std::ptr::null_mut();
-        let (ranks, rank) =
-            (c_int::try_from(pointers.len()).unwrap(), c_int::try_from(rank).unwrap());
-        // SAFETY: the published signature.
-        let status = unsafe {
-            self.table.function::<fn(*mut Pointer, c_int, c_int, Pointer, *mut Pointer) -> c_int>(5)(
-                pointers.as_mut_ptr(),
-                ranks,
-                rank,
-                listening,
-                &raw mut comm,
-            )
-        };
+    pub fn connect(&self, handles: &[Vec<u8>], rank: usize, listening: Object) -> (i32, Object) {
+        let (status, comm) = with_status(self.0.connect(handles, rank, listening));
         assert_eq!(status == SUCCESS, !comm.is_null(), "a communicator comes with success alone");
         (status, comm)
     }
 
-    pub fn supports(&self, data_type: c_int, operation: c_int) -> bool {
-        let mut answer = -1;
-        // SAFETY: the published signature.
-        let status = unsafe {
-            self.table.function::<fn(c_int, c_int, *mut c_int) -> c_int>(6)(
-                data_type,
-                operation,
-                &raw mut answer,
-            )
-        };
-        assert_eq!(status, SUCCESS);
-        answer == 1
+    pub fn supports(&self, data_type: i32, operation: i32) -> bool {
+        self.0.supports(data_type, operation).unwrap()
     }
 
-    /// The status, and the request.
+    /// The status, and the request. Callers keep the memory until it has ended.
     pub fn all_reduce(
         &self,
-        comm: Pointer,
-        from: Pointer,
-        to: Pointer,
+        comm: Object,
+        places: (*const u8, *mut u8),
         count: usize,
-        data_type: c_int,
-    ) -> (c_int, Pointer) {
-        let mut request = std::ptr::null_mut();
-        let none = std::ptr::null_mut();
-        // SAFETY: the published signatures; callers keep the memory until the request has ended.
-        let status = unsafe {
-            if self.version == 8 {
-                let count = c_int::try_from(count).unwrap();
-                self.table.function::<fn(
-                    Pointer,
-                    Pointer,
-                    Pointer,
-                    c_int,
-                    c_int,
-                    c_int,
-                    Pointer,
-                    Pointer,
-                    *mut Pointer,
-                ) -> c_int>(10)(
-                    comm, from, to, count, data_type, 0, none, none, &raw mut request
-                )
-            } else {
-                self.table.function::<fn(
-                    Pointer,
-                    Pointer,
-                    Pointer,
-                    usize,
-                    c_int,
-                    c_int,
-                    Pointer,
-                    Pointer,
-                    *mut Pointer,
-                ) -> c_int>(10)(
-                    comm, from, to, count, data_type, 0, none, none, &raw mut request
-                )
-            }
-        };
-        (status, request)
+        data_type: i32,
+    ) -> (i32, Object) {
+        // SAFETY: the callers'.
+        with_status(unsafe { self.0.all_reduce(comm, places, count, data_type) })
     }
 
-    pub fn close_coll(&self, comm: Pointer) {
-        self.close(15, comm);
-    }
-
-    pub fn close_listen(&self, listening: Pointer) {
-        self.close(16, listening);
+    pub fn close_coll(&self, comm: Object) {
+        self.0.close_coll(comm).unwrap();
     }
 
     pub fn finalize(self) {
-        if self.version > 10 {
-            self.close(18, self.context);
-        }
+        self.0.finalize().unwrap();
     }
 }
 
 /// The net interface.
-pub struct Net {
-    table: Table,
-    version: u32,
-    context: Pointer,
+pub struct Net(thalweg_plugin::Net, u32);
+
+impl Deref for Net {
+    type Target = thalweg_plugin::Net;
+
+    fn deref(&self) -> &thalweg_plugin::Net {
+        &self.0
+    }
+}
+
+impl Common for Net {
+    fn version(&self) -> u32 {
+        self.1
+    }
 }
 
 impl Net {
-    const TEST: usize = 13;
-    common!();
-
-    fn init(&mut self) {
-        assert_eq!(self.table.name(), "thalweg");
-        let none = std::ptr::null_mut();
-        // SAFETY: the published signatures.
-        let status =
-            unsafe {
-                match self.version {
-                    8 | 9 => self.table.function::<fn(Pointer) -> c_int>(1)(log()),
-                    10 => self.table.function::<fn(Pointer, Pointer) -> c_int>(1)(log(), none),
-                    _ => {
-                        self.table
-                            .function::<fn(*mut Pointer, u64, Pointer, Pointer, Pointer) -> c_int>(
-                                1,
-                            )(&raw mut self.context, 7, none, log(), none)
-                    }
-                }
-            };
-        assert_eq!(status, SUCCESS);
-    }
-
     /// One attempt to connect: the status, and the connection or null.
-    pub fn connect(&self, handle: &mut [u8]) -> (c_int, Pointer) {
-        let mut channel = std::ptr::dangling_mut::<u8>().cast();
-        let mut device: Pointer = std::ptr::null_mut();
-        let (at, none): (Pointer, Pointer) = (handle.as_mut_ptr().cast(), std::ptr::null_mut());
-        // SAFETY: the published signatures.
-        let status = unsafe {
-            match self.version {
-                8 | 9 => self
-                    .table
-                    .function::<fn(c_int, Pointer, *mut Pointer, *mut Pointer) -> c_int>(5)(
-                    0,
-                    at,
-                    &raw mut channel,
-                    &raw mut device,
-                ),
-                10 => self
-                    .table
-                    .function::<fn(c_int, Pointer, Pointer, *mut Pointer, *mut Pointer) -> c_int>(
-                        5,
-                    )(0, none, at, &raw mut channel, &raw mut device),
-                _ => self
-                    .table
-                    .function::<fn(Pointer, c_int, Pointer, *mut Pointer, *mut Pointer) -> c_int>(
-                        5,
-                    )(self.context, 0, at, &raw mut channel, &raw mut device),
-            }
-        };
-        (status, channel)
+    pub fn connect(&self, handle: &mut [u8]) -> (i32, Object) {
+        with_status(self.0.connect(handle))
     }
 
     /// One attempt to accept: the connection or null.
-    pub fn accept(&self, listening: Pointer) -> Pointer {
-        let mut channel = std::ptr::dangling_mut::<u8>().cast();
-        let mut device: Pointer = std::ptr::null_mut();
-        // SAFETY: the published signature.
-        let status = unsafe {
-            self.table.function::<fn(Pointer, *mut Pointer, *mut Pointer) -> c_int>(6)(
-                listening,
-                &raw mut channel,
-                &raw mut device,
-            )
-        };
-        assert_eq!(status, SUCCESS);
-        channel
+    pub fn accept(&self, listening: Object) -> Object {
+        self.0.accept(listening).unwrap()
     }
 
-    /// The status, and the request.
-    pub fn send(&self, channel: Pointer, data: &[u8]) -> (c_int, Pointer) {
-        let mut request = std::ptr::null_mut();
-        let (at, none): (Pointer, Pointer) =
-            (data.as_ptr().cast_mut().cast(), std::ptr::null_mut());
-        // SAFETY: the published signatures; callers keep the memory until the request has ended.
-        let status = unsafe {
-            match self.version {
-                8 => self
-                    .table
-                    .function::<fn(Pointer, Pointer, c_int, c_int, Pointer, *mut Pointer) -> c_int>(
-                        10,
-                    )(
-                    channel, at, c_int::try_from(data.len()).unwrap(), 3, none, &raw mut request
-                ),
-                9 => self
-                    .table
-                    .function::<fn(Pointer, Pointer, usize, c_int, Pointer, *mut Pointer) -> c_int>(
-                        10,
-                    )(channel, at, data.len(), 3, none, &raw mut request),
-                _ => self.table.function::<fn(
-                    Pointer,
-                    Pointer,
-                    usize,
-                    c_int,
-                    Pointer,
-                    Pointer,
-                    *mut Pointer,
-                ) -> c_int>(10)(
-                    channel, at, data.len(), 3, none, none, &raw mut request
-                ),
-            }
-        };
-        (status, request)
+    /// The status, and the request. Callers keep the memory until it has ended.
+    pub fn send(&self, channel: Object, data: &[u8]) -> (i32, Object) {
+        // SAFETY: the callers'.
+        with_status(unsafe { self.0.send(channel, data) })
     }
 
-    /// The status, and the request. Several receives in one are refused.
-    pub fn receive(&self, channel: Pointer, count: c_int, data: &mut [u8]) -> (c_int, Pointer) {
-        // NCCL gives this value where it does not need the end reported.
-        let mut request: Pointer = std::ptr::without_provenance_mut(1);
-        let mut pointers = [data.as_mut_ptr().cast::<c_void>(); 2];
-        let mut ints = [c_int::try_from(data.len()).unwrap(); 2];
-        let mut sizes = [data.len(); 2];
-        let mut tags = [3; 2];
-        let mut none: [Pointer; 2] = [std::ptr::null_mut(); 2];
-        let (at, tags, none) = (pointers.as_mut_ptr(), tags.as_mut_ptr(), none.as_mut_ptr());
-        // SAFETY: the published signatures; callers keep the memory until the request has ended.
-        let status = unsafe {
-            match self.version {
-                8 => self.table.function::<fn(
-                    Pointer,
-                    c_int,
-                    *mut Pointer,
-                    *mut c_int,
-                    *mut c_int,
-                    *mut Pointer,
-                    *mut Pointer,
-                ) -> c_int>(11)(
-                    channel,
-                    count,
-                    at,
-                    ints.as_mut_ptr(),
-                    tags,
-                    none,
-                    &raw mut request,
-                ),
-                9 => self.table.function::<fn(
-                    Pointer,
-                    c_int,
-                    *mut Pointer,
-                    *mut usize,
-                    *mut c_int,
-                    *mut Pointer,
-                    *mut Pointer,
-                ) -> c_int>(11)(
-                    channel,
-                    count,
-                    at,
-                    sizes.as_mut_ptr(),
-                    tags,
-                    none,
-                    &raw mut request,
-                ),
-                _ => self.table.function::<fn(
-                    Pointer,
-                    c_int,
-                    *mut Pointer,
-                    *mut usize,
-                    *mut c_int,
-                    *mut Pointer,
-                    *mut Pointer,
-                    *mut Pointer,
-                ) -> c_int>(11)(
-                    channel,
-                    count,
-                    at,
-                    sizes.as_mut_ptr(),
-                    tags,
-                    none,
-                    none,
-                    &raw mut request,
-                ),
-            }
-        };
-        (status, request)
+    /// The status, and the request. Several receives in one are refused. Callers keep the memory until it has ended.
+    pub fn receive(&self, channel: Object, count: i32, data: &mut [u8]) -> (i32, Object) {
+        // SAFETY: the callers'.
+        with_status(unsafe { self.0.receive(channel, count, data) })
     }
 
-    pub fn close_send(&self, channel: Pointer) {
-        self.close(14, channel);
+    pub fn close_send(&self, channel: Object) {
+        self.0.close_send(channel).unwrap();
     }
 
-    pub fn close_receive(&self, channel: Pointer) {
-        self.close(15, channel);
-    }
-
-    pub fn close_listen(&self, listening: Pointer) {
-        self.close(16, listening);
+    pub fn close_receive(&self, channel: Object) {
+        self.0.close_receive(channel).unwrap();
     }
 
     pub fn finalize(self) {
-        if self.version > 10 {
-            self.close(20, self.context);
-        }
+        self.0.finalize().unwrap();
     }
 }
 
 /// The tuner interface.
-pub struct Tuner {
-    table: Table,
-    context: Pointer,
-}
+pub struct Tuner(thalweg_plugin::Tuner);
 
 impl Tuner {
     /// Costs of 7 algorithms with 3 protocols, after the tuner has changed them.
-    pub fn choose(&self, function: c_int, bytes: usize, mut costs: [f32; 21]) -> [f32; 21] {
-        let mut channels = 0;
-        // SAFETY: the published signature.
-        let status = unsafe {
-            self.table.function::<fn(
-                Pointer,
-                c_int,
-                usize,
-                c_int,
-                *mut f32,
-                c_int,
-                c_int,
-                c_int,
-                *mut c_int,
-            ) -> c_int>(2)(
-                self.context,
-                function,
-                bytes,
-                1,
-                costs.as_mut_ptr(),
-                7,
-                3,
-                0,
-                &raw mut channels,
-            )
-        };
-        assert_eq!(status, SUCCESS);
-        costs
+    pub fn choose(&self, function: i32, bytes: usize, costs: Costs) -> Costs {
+        self.0.choose(function, bytes, costs).unwrap()
     }
 
     pub fn finalize(self) {
-        // SAFETY: the published signature.
-        assert_eq!(
-            unsafe { self.table.function::<fn(Pointer) -> c_int>(3)(self.context) },
-            SUCCESS
-        );
+        self.0.finalize().unwrap();
     }
 }

@@ -1,10 +1,14 @@
 //! Sums through CollNet.
 
+use std::time::Duration;
+
 use thalweg::daemon::{Secret, ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 
-use crate::plugin::Library;
+use thalweg_plugin::check::{Size, exchange};
+
+use crate::plugin::{Common, Library};
 use crate::values::{connect, sum_everything};
-use crate::world::{Rank, World};
+use crate::world::{Rank, World, library};
 
 /// Every version of the tables, each in a library that is loaded again.
 // spec: N-02, N-05, N-07 sockets
@@ -40,6 +44,25 @@ pub fn one_version(rank: &mut Rank) {
     comm.close();
     coll.finalize();
     rank.barrier();
+}
+
+/// The exchange of `thalweg nccl check`.
+// spec: N-08 sockets
+pub fn check(rank: &mut Rank) {
+    let rank = thalweg_plugin::bootstrap::Rank { rank: rank.rank, ranks: rank.ranks };
+    let size = Size { bytes: 300_004, sums: 3, limit: Duration::from_secs(20) };
+    let found = exchange(&library(), &rank, size).unwrap();
+    assert_eq!((found.plugin.as_str(), found.interface.as_str()), ("thalweg", "lo"));
+    assert_eq!((found.versions.net.as_slice(), found.used), (&[8, 9, 10, 11, 12][..], 12));
+    assert_eq!((found.versions.coll, found.versions.tuner), (found.versions.net, vec![4, 5, 6]));
+    assert!(found.message > Duration::ZERO && found.sum > Duration::ZERO);
+}
+
+/// Runs it through a switch.
+pub fn checked(world: World) {
+    let (server, switch) = daemons();
+    with_daemons(world, &server, &switch).run();
+    assert!(switch.snapshot().expect("it runs").switch.completed > 0);
 }
 
 /// A server and a switch on loopback.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use thalweg::{bf16, f16};
 
-use crate::plugin::{BF16, Coll, F16, F32, Pointer, SUCCESS};
+use crate::plugin::{BF16, Coll, Common, F16, F32, Object, SUCCESS};
 use crate::world::Rank;
 
 /// Bytes before and behind the memory of a request, which nobody may touch.
@@ -15,7 +15,7 @@ const GUARD_BYTE: u8 = 0x5c;
 /// A communicator of the harness.
 pub struct Comm<'a> {
     pub coll: &'a Coll,
-    pub comm: Pointer,
+    pub comm: Object,
     pub rank: usize,
     pub ranks: usize,
 }
@@ -29,7 +29,7 @@ pub struct Sum {
     /// Values before the tail, which may hold anything.
     real: usize,
     data_type: i32,
-    pub request: Pointer,
+    pub request: Object,
 }
 
 /// Listens, gathers handles, connects, and closes what listens, in NCCL's order.
@@ -86,7 +86,7 @@ impl Comm<'_> {
             }
         }
         let (status, request) =
-            self.coll.all_reduce(self.comm, from.address(), to.address(), count, data_type);
+            self.coll.all_reduce(self.comm, (from.address(), to.address()), count, data_type);
         (status, Sum { from, to, number, count, real, data_type, request })
     }
 
@@ -173,19 +173,19 @@ impl Buffer {
         Buffer { memory: vec![word; (length + 2 * GUARD).div_ceil(8)], length }
     }
 
-    fn address(&self) -> Pointer {
+    fn address(&self) -> *mut u8 {
         // SAFETY: within the memory.
-        unsafe { self.memory.as_ptr().cast::<u8>().add(GUARD) }.cast_mut().cast()
+        unsafe { self.memory.as_ptr().cast::<u8>().add(GUARD) }.cast_mut()
     }
 
     fn bytes(&self) -> &[u8] {
         // SAFETY: within the memory, which nobody writes: the request has ended.
-        unsafe { std::slice::from_raw_parts(self.address().cast(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.address(), self.length) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: within the memory, before the request begins.
-        unsafe { std::slice::from_raw_parts_mut(self.address().cast(), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(self.address(), self.length) }
     }
 
     fn check_guards(&self) {

@@ -1,16 +1,13 @@
 //! Processes, one for each rank, and what they exchange: NCCL's bootstrap.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
+
+use thalweg_plugin::bootstrap::{self, Event, Processes};
 
 /// Time after which the processes of a scenario are ended, which is a failure.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Line of a process that has ended.
-const ENDED: &str = "ended";
 
 /// A process that plays NCCL for one rank.
 pub struct Rank {
@@ -25,23 +22,21 @@ impl Rank {
 
     /// Sends a line to the process that started this one.
     pub fn say(&self, line: &str) {
-        println!("{line}");
-        std::io::stdout().flush().expect("the parent is there");
+        self.bootstrap().say(line).expect("the parent is there");
     }
 
     /// Gathers bytes of all ranks, as NCCL's bootstrap does.
     pub fn gather(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        self.say(&format!("gather {}", hex(bytes)));
-        let mut line = String::new();
-        std::io::stdin().read_line(&mut line).expect("the parent is there");
-        let all: Vec<Vec<u8>> = line.trim().split(' ').map(bytes_of).collect();
-        assert_eq!(all.len(), self.ranks, "an answer for each rank: {line:?}");
-        all
+        self.bootstrap().gather(bytes).expect("the parent is there")
     }
 
     /// Waits for all ranks.
     pub fn barrier(&self) {
-        self.gather(b"-");
+        self.bootstrap().barrier().expect("the parent is there");
+    }
+
+    fn bootstrap(&self) -> bootstrap::Rank {
+        bootstrap::Rank { rank: self.rank, ranks: self.ranks }
     }
 }
 
@@ -96,34 +91,10 @@ impl World {
 
     /// Runs all ranks. Panics unless all of them end well, and in time.
     pub fn run(mut self) {
-        let (sender, lines) = channel();
-        let mut children: Vec<Process> = (0..self.ranks)
-            .map(|rank| {
-                let mut process = self.start(rank);
-                let output = process.child.stdout.take().expect("it has a pipe");
-                let sender = sender.clone();
-                std::thread::spawn(move || {
-                    for line in BufReader::new(output).lines().map_while(Result::ok) {
-                        if sender.send((rank, line)).is_err() {
-                            return;
-                        }
-                    }
-                    // It has ended, and the parent may have ended waiting.
-                    let _ = sender.send((rank, ENDED.into()));
-                });
-                process
-            })
-            .collect();
-        drop(sender);
-        let problem = self.serve(&lines, &mut children);
-        for process in &mut children {
-            // A process that has ended is not killed.
-            let _ = process.child.kill();
-        }
-        let exits: Vec<ExitStatus> = children
-            .iter_mut()
-            .map(|process| process.child.wait().expect("it was started"))
-            .collect();
+        let commands = (0..self.ranks).map(|rank| self.command(rank)).collect();
+        let mut processes = Processes::start(commands).expect("processes can be started");
+        let problem = self.serve(&mut processes);
+        let exits: Vec<ExitStatus> = processes.end();
         assert_eq!(problem, None, "{}: {exits:?}", self.name);
         for (rank, exit) in exits.iter().enumerate() {
             assert_eq!(
@@ -135,64 +106,36 @@ impl World {
         }
     }
 
-    fn start(&self, rank: usize) -> Process {
+    fn command(&self, rank: usize) -> Command {
         let program = std::env::current_exe().expect("this program has a path");
         let mut command = Command::new(program);
         command.args(["rank", self.name, &rank.to_string(), &self.ranks.to_string()]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         for (only, name, value) in &self.variables {
             if only.is_none_or(|only| only == rank) {
                 command.env(name, value);
             }
         }
-        let mut child = command.spawn().expect("a process can be started");
-        let input = child.stdin.take().expect("it has a pipe");
-        Process { child, input, gathered: None }
+        command
     }
 
-    /// Answers the ranks until all have closed their output. Returns the first problem.
-    fn serve(
-        &mut self,
-        lines: &Receiver<(usize, String)>,
-        children: &mut [Process],
-    ) -> Option<String> {
+    /// Serves the ranks until all have ended. Returns the first problem.
+    fn serve(&mut self, processes: &mut Processes) -> Option<String> {
         let deadline = Instant::now() + LIMIT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let (rank, line) = match lines.recv_timeout(left) {
-                Ok(received) => received,
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => {
-                    return Some(format!("not done within {LIMIT:?}"));
+            match processes.next(left) {
+                Ok(None) => return None,
+                Ok(Some(Event::Ended(rank, exit))) => {
+                    if !exit.success() && !self.dying.contains(&rank) {
+                        return Some(format!("rank {rank}: {exit}"));
+                    }
                 }
-            };
-            if let Some(bytes) = line.strip_prefix("gather ") {
-                children[rank].gathered = Some(bytes.to_owned());
-            } else if line == ENDED {
-                let exit = children[rank].child.wait().expect("it was started");
-                if !exit.success() && !self.dying.contains(&rank) {
-                    return Some(format!("rank {rank}: {exit}"));
-                }
-            } else if line != "ok" {
-                (self.on_mark)(rank, &line);
-            }
-            if children.iter().all(|process| process.gathered.is_some()) {
-                let all: Vec<String> =
-                    children.iter_mut().filter_map(|process| process.gathered.take()).collect();
-                for process in children.iter_mut() {
-                    // One that is gone is found out by its status.
-                    let _ = writeln!(process.input, "{}", all.join(" "));
-                }
+                Ok(Some(Event::Line(rank, line))) if line != "ok" => (self.on_mark)(rank, &line),
+                Ok(Some(Event::Line(..))) => {}
+                Err(_) => return Some(format!("not done within {LIMIT:?}")),
             }
         }
     }
-}
-
-/// A process, and the bytes that it has given to a gather.
-struct Process {
-    child: Child,
-    input: ChildStdin,
-    gathered: Option<String>,
 }
 
 /// The library, which cargo builds beside this program, under the name that NCCL looks for.
@@ -201,13 +144,4 @@ pub fn library() -> PathBuf {
     let built = program.with_file_name("libnccl_net_thalweg.so");
     assert!(built.is_file(), "{} is not built", built.display());
     built
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes_of(hex: &str) -> Vec<u8> {
-    let digit = |digit: u8| char::from(digit).to_digit(16).expect("a digit") as u8;
-    hex.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
