@@ -27,6 +27,7 @@ def main():
     parser.add_argument("after", type=pathlib.Path, help="folder of the later build")
     parser.add_argument("--rounds", type=int, default=5, help="how often all arms are run (default: 5)")
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS), help="measurements to run")
+    parser.add_argument("--out", type=pathlib.Path, help="file for the document after every round, in place of standard output")
     arguments = parser.parse_args()
     arms = {"before": arguments.before, "after": arguments.after, "after_again": arguments.after}
     for arm, folder in arms.items():
@@ -39,7 +40,11 @@ def main():
                 for key, value in MEASUREMENTS[name](arms[arm]).items():
                     runs.setdefault(key, {}).setdefault(arm, []).append(value)
         print(f"round {turn + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
-    print(json.dumps({key: summary(times) for key, times in runs.items()}, indent=1))
+        document = json.dumps({key: summary(times) for key, times in runs.items()}, indent=1)
+        if arguments.out:
+            arguments.out.write_text(document)
+    if not arguments.out:
+        print(document)
 
 
 def rotated(items, by):
