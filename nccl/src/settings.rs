@@ -210,17 +210,7 @@ fn secrets(path: &str) -> Result<Secrets, String> {
 
 /// The collective of a name.
 pub fn collective(name: &str) -> Result<Collective, String> {
-    Ok(match name {
-        "auto" => Collective::Auto,
-        "aggregate" => Collective::Aggregate,
-        "direct" => Collective::Direct,
-        "server" => Collective::Server,
-        "ring" => Collective::Ring,
-        _ => {
-            let names = "auto, aggregate, direct, server or ring";
-            return Err(format!("THALWEG_COLLECTIVE is \"{name}\": choose {names}"));
-        }
-    })
+    name.parse().map_err(|error| format!("THALWEG_COLLECTIVE: {error}"))
 }
 
 #[cfg(test)]

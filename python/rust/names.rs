@@ -3,21 +3,11 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use thalweg::internal::{Combine, Intent, Reduction};
-use thalweg::{Collective, Element, Numeric, Reduce};
+use thalweg::{Collective, Element, Error, Numeric, Reduce};
 
 /// The collective of this name.
 pub(crate) fn collective(name: &str) -> PyResult<Collective> {
-    Ok(match name {
-        "auto" => Collective::Auto,
-        "aggregate" => Collective::Aggregate,
-        "direct" => Collective::Direct,
-        "server" => Collective::Server,
-        "ring" => Collective::Ring,
-        _ => {
-            let text = format!("no collective \"{name}\": auto, aggregate, direct, server or ring");
-            return Err(PyValueError::new_err(text));
-        }
-    })
+    name.parse().map_err(|error: Error| PyValueError::new_err(error.to_string()))
 }
 
 /// The reduction of this name.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyDeprecationWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use thalweg::{Collective, Numeric, Session, SessionConfig};
+use thalweg::{Numeric, Session, SessionConfig};
 
 use crate::names;
 
@@ -91,7 +91,7 @@ pub(crate) fn read<'py>(
     settings.set_item("threads", config.threads.or_else(|| session.map(Session::threads)))?;
     settings.set_item("link_rate_mbps", config.link_rate_mbps)?;
     settings.set_item("numeric", numeric_name(config.policy.numeric))?;
-    settings.set_item("collective", collective_name(config.policy.collective))?;
+    settings.set_item("collective", config.policy.collective.name())?;
     settings.set_item("share_memory", config.share_memory)?;
     settings.set_item("stall_after", config.stall_after.as_secs_f64())?;
     settings.set_item("failure_after", config.failure_after.as_secs_f64())?;
@@ -140,16 +140,5 @@ fn numeric_name(numeric: Numeric) -> String {
         Numeric::Fixed { scale, dynamic: true } => format!("dynamic:{scale}"),
         // `names::numeric` knows no other name.
         _ => "auto".into(),
-    }
-}
-
-fn collective_name(collective: Collective) -> &'static str {
-    match collective {
-        Collective::Aggregate => "aggregate",
-        Collective::Direct => "direct",
-        Collective::Server => "server",
-        Collective::Ring => "ring",
-        // `names::collective` knows no other name.
-        _ => "auto",
     }
 }

@@ -38,7 +38,7 @@ class FakeStream:
         self.work: collections.deque[typing.Any] = collections.deque()
 
     def step(self) -> bool:
-        """Does the first thing. False if there is none, or the event that it waits for is not done."""
+        """Does the first thing. False if it has nothing to do, or waits for an event that is not done."""
         if not self.work or isinstance(self.work[0], FakeEvent) and not self.work[0].is_done():
             return False
         first = self.work.popleft()

@@ -41,7 +41,7 @@ class Bench:
         return self
 
     def begun(self, count: int) -> list[str]:
-        """Waits until so many operations have begun, and a moment longer for one too many."""
+        """Waits until a number of operations have begun, and a moment longer for one more."""
         _until(lambda: len(self.session.begun) >= count)
         time.sleep(0.05)
         return [name for name, _ in self.session.begun]

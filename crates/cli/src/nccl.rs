@@ -143,7 +143,7 @@ impl VariableArguments {
         }
         let library = library(self.library.as_deref())?;
         let file = |path: &Option<PathBuf>| path.as_deref().map(existing).transpose();
-        let ours = [
+        let own = [
             ("SERVER", self.server.clone()),
             ("SWITCH", self.switch.clone()),
             ("TOKEN_FILE", file(&self.token_file)?),
@@ -153,8 +153,8 @@ impl VariableArguments {
             ("BIND", self.bind.map(|bind| bind.to_string())),
             ("NCCL_COLLNET_FROM_BYTES", self.collnet_from_bytes.map(|bytes| bytes.to_string())),
         ];
-        let ours =
-            ours.into_iter().filter_map(|(name, value)| Some((format!("THALWEG_{name}"), value?)));
+        let own =
+            own.into_iter().filter_map(|(name, value)| Some((format!("THALWEG_{name}"), value?)));
         let nccl = [
             ("NCCL_NET_PLUGIN", library),
             // NCCL uses no CollNet without it.
@@ -162,7 +162,7 @@ impl VariableArguments {
             // NCCL 2.28 and 2.29 do not find a plug-in again that they have unloaded.
             ("NCCL_NET_PLUGIN_REF_COUNT", "1".into()),
         ];
-        Ok(nccl.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(ours).collect())
+        Ok(nccl.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(own).collect())
     }
 }
 

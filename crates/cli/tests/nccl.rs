@@ -54,10 +54,10 @@ fn text(bytes: &[u8]) -> String {
 /// Bad input: what is wrong, and what to change.
 fn assert_refused(arguments: &[&str], words: &[&str]) {
     let output = thalweg(arguments);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    let reported = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {reported}");
     for word in words {
-        assert!(said.contains(word), "{word:?} is missing in: {said}");
+        assert!(reported.contains(word), "{word:?} is missing in: {reported}");
     }
 }
 
@@ -118,9 +118,9 @@ fn the_library_is_found_beside_the_program_and_in_lib() {
         let output = run(&program, &["nccl", "env", "--json"]);
         serde_json::from_slice::<Value>(&output.stdout).map_err(|_| text(&output.stderr))
     };
-    let said = found().expect_err("there is none");
+    let reported = found().expect_err("the library does not exist");
     for word in ["--library", "python3 -m thalweg.nccl", "cargo build"] {
-        assert!(said.contains(word), "{word:?} is missing in: {said}");
+        assert!(reported.contains(word), "{word:?} is missing in: {reported}");
     }
     for place in [lib.join(LIBRARY), bin.join(LIBRARY)] {
         std::fs::write(&place, "").expect("a file");

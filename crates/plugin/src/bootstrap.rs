@@ -58,7 +58,7 @@ struct Process {
     gathered: Option<String>,
 }
 
-/// News of a process.
+/// An event of a process.
 #[derive(Debug)]
 pub enum Event {
     /// A rank has sent a line.

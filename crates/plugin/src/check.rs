@@ -139,7 +139,7 @@ fn sum(
     let mut total = vec![0.0_f32; count];
     let places = (own.as_ptr().cast(), total.as_mut_ptr().cast());
     let start = Instant::now();
-    // SAFETY: both have so many values, and are kept until the request has ended, or for ever.
+    // SAFETY: both have this number of values, and are kept until the request has ended, or for ever.
     let request = unsafe { coll.all_reduce(comm, places, count, F32)? };
     if let Err(error) = wait(coll, request, size.limit) {
         std::mem::forget((own, total));

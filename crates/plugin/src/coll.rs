@@ -62,7 +62,7 @@ impl Coll {
         succeeded("connect", status).map(|()| Object(comm))
     }
 
-    /// Whether values of a type can be reduced by an operation.
+    /// Returns true if values of a type can be reduced by an operation.
     pub fn supports(&self, data_type: c_int, operation: c_int) -> Result<bool, CallError> {
         let mut answer = -1;
         // SAFETY: the published signature.
@@ -80,7 +80,7 @@ impl Coll {
     ///
     /// # Safety
     ///
-    /// Both places have memory for so many values until the request has ended.
+    /// Both addresses have memory for this number of values until the request has ended.
     pub unsafe fn all_reduce(
         &self,
         comm: Object,

@@ -16,7 +16,7 @@ impl Object {
     /// Nothing.
     pub const NULL: Object = Object(std::ptr::null_mut());
 
-    /// Whether it is nothing: the plug-in has it later.
+    /// Returns true if it is nothing: the plug-in has it later.
     pub fn is_null(self) -> bool {
         self.0.is_null()
     }

@@ -1,10 +1,13 @@
 //! How operations are carried out.
 
+use std::str::FromStr;
+
 use thalweg_aggregate::Numeric as Bodies;
 use thalweg_core::{Combine, OperationPolicy, Reduction, SumPath};
 use thalweg_deliver::LossBound;
 use thalweg_wire::aggregate::Scale;
 
+use crate::error::Error;
 use crate::tuning::LAYERS;
 
 /// The way in which reductions are carried out: all of a session, or one. Every reduction is exact unless it asks
@@ -161,6 +164,39 @@ pub enum Collective {
     Ring,
 }
 
+impl Collective {
+    /// All of them.
+    pub const ALL: [Collective; 5] = [
+        Collective::Auto,
+        Collective::Aggregate,
+        Collective::Direct,
+        Collective::Server,
+        Collective::Ring,
+    ];
+
+    /// Name in settings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Collective::Auto => "auto",
+            Collective::Aggregate => "aggregate",
+            Collective::Direct => "direct",
+            Collective::Server => "server",
+            Collective::Ring => "ring",
+        }
+    }
+}
+
+impl FromStr for Collective {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Collective, Error> {
+        Collective::ALL.into_iter().find(|collective| collective.name() == text).ok_or_else(|| {
+            let names = Collective::ALL.map(Collective::name).join(", ");
+            Error::config(format!("{text:?} is no collective: write one of {names}"))
+        })
+    }
+}
+
 /// Numbers that travel through aggregation.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 #[non_exhaustive]
@@ -242,6 +278,15 @@ mod tests {
         assert_eq!([layer(0, 50), layer(25, 50), layer(49, 50)], [Some(0), Some(128), Some(250)]);
         assert_eq!([layer(9, 3), layer(0, 0)], [Some(170), Some(0)], "held within the model");
         assert_eq!(Priority::Fixed.layer(), None);
+    }
+
+    #[test]
+    fn every_name_of_a_collective_is_read_again_and_others_are_refused() {
+        for collective in Collective::ALL {
+            assert_eq!(collective.name().parse::<Collective>().unwrap(), collective);
+        }
+        let error = "star".parse::<Collective>().unwrap_err().to_string();
+        assert!(error.contains("write one of auto, aggregate, direct, server, ring"), "{error}");
     }
 
     // spec: F-07 machine

@@ -126,9 +126,10 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     let timeout_s = Duration::from(arguments.timeout).as_secs_f64();
     variables.insert("THALWEG_JOIN_TIMEOUT".into(), timeout_s.to_string());
     let daemons = bring_daemons(&arguments.variables, &mut variables)?;
-    let heard = listen(arguments, &library, &variables)?;
-    let slowest = |time: fn(&RankReport) -> f64| heard.found.iter().map(time).fold(0.0, f64::max);
-    let Some(first) = heard.found.first().cloned() else {
+    let collected = collect(arguments, &library, &variables)?;
+    let slowest =
+        |time: fn(&RankReport) -> f64| collected.found.iter().map(time).fold(0.0, f64::max);
+    let Some(first) = collected.found.first().cloned() else {
         return Err(Failure::ran("no rank has reported"));
     };
     let switch_completed = daemons.as_ref().and_then(completed);
@@ -137,7 +138,7 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
         ranks: arguments.ranks,
         bytes: arguments.bytes,
         sums: arguments.sums,
-        via: heard.via,
+        via: collected.via,
         switch_completed,
         message_ms: slowest(|found| found.message_ms),
         sum_ms: slowest(|found| found.sum_ms),
@@ -186,35 +187,35 @@ fn completed(daemons: &Daemons) -> Option<u64> {
 
 /// Reports of all ranks.
 #[derive(Default)]
-struct Heard {
+struct Collected {
     found: Vec<RankReport>,
     via: Option<String>,
 }
 
 /// Starts the ranks, and collects what they report.
-fn listen(
+fn collect(
     arguments: &CheckArguments,
     library: &str,
     variables: &BTreeMap<String, String>,
-) -> Result<Heard, Failure> {
+) -> Result<Collected, Failure> {
     let commands =
         (0..arguments.ranks).map(|rank| rank_command(arguments, library, variables, rank));
     let commands = commands.collect::<Result<Vec<_>, Failure>>()?;
     let mut processes = Processes::start(commands)
         .map_err(|error| Failure::Ran(format!("processes cannot be started: {error}")))?;
     let limit = Duration::from(arguments.timeout) + BEYOND_A_REQUEST;
-    let mut heard = Heard::default();
+    let mut collected = Collected::default();
     let mut failures = Vec::new();
     loop {
         match processes.next(limit) {
             Ok(None) => break,
             Ok(Some(Event::Line(rank, line))) => {
                 if let Some(json) = line.strip_prefix(FOUND) {
-                    heard.found.push(serde_json::from_str(json).map_err(Failure::ran)?);
+                    collected.found.push(serde_json::from_str(json).map_err(Failure::ran)?);
                 } else if let Some(text) = line.strip_prefix(FAILED) {
                     failures.push(format!("rank {rank}: {text}"));
                 } else if let Some(text) = line.strip_prefix(LOGGED) {
-                    heard.via.get_or_insert_with(|| text.to_owned());
+                    collected.via.get_or_insert_with(|| text.to_owned());
                 }
             }
             Ok(Some(Event::Ended(rank, exit))) => {
@@ -234,7 +235,7 @@ fn listen(
         }
     }
     // The others mostly say the same.
-    failures.into_iter().next().map_or(Ok(heard), |first| Err(Failure::Ran(first)))
+    failures.into_iter().next().map_or(Ok(collected), |first| Err(Failure::Ran(first)))
 }
 
 fn rank_command(

@@ -38,7 +38,7 @@ class Operand(typing.NamedTuple):
     """A tensor of a call, or several of equal lengths that lie one behind the other in the memory of an operation."""
 
     tensors: list[torch.Tensor]
-    #: Whether the operation reads it, and whether it writes it.
+    #: True if the operation reads it, and if it writes it.
     reads: bool = True
     writes: bool = True
     #: Number of equal rows that a single tensor is divided into before it is cut.
@@ -65,7 +65,7 @@ class Results:
             self.device.follow(self._last)
 
     def are_done(self) -> bool:
-        """Whether the device has done them."""
+        """Returns true if the device has done them."""
         return self._last is None or self._last.is_done()
 
 
@@ -77,7 +77,7 @@ class Call:
 
     def __init__(self, device: Device | None, piece_bytes: int, *, is_bounded: bool = True) -> None:
         self.device = device
-        #: Whether its pinned memory counts against the bound. That of messages does not: their other rank may send or
+        #: True if its pinned memory counts against the bound. That of messages does not: their other rank may send or
         #: receive after an operation of all ranks, which this rank calls later.
         self.is_bounded = is_bounded
         self._piece_bytes = piece_bytes
@@ -89,14 +89,14 @@ class Call:
     def whole(self, tensor: torch.Tensor, *, reads: bool = True, writes: bool = True) -> Memory:
         """Memory of a tensor that is not cut."""
         if self.device is None:
-            return Lent(tensor, reads=reads, writes=writes)
+            return Lent(tensor, reads, writes)
         rows = tensor.shape[0] if tensor.dim() else 0
         return Staged([self._flat(tensor, reads, writes)], rows, reads=reads, writes=writes)
 
     def cut(self, *operands: Operand) -> collections.abc.Iterable[list[Memory]]:
         """Memory of operands, piece by piece. They have one tensor each if they are on the host, and stay whole."""
         if self.device is None:
-            return [[Lent(one.tensors[0], reads=one.reads, writes=one.writes) for one in operands]]
+            return ([Lent(one.tensors[0], one.reads, one.writes) for one in operands],)
         return self._pieces(operands)
 
     def _pieces(self, operands: collections.abc.Sequence[Operand]) -> collections.abc.Iterator[list[Memory]]:

@@ -19,7 +19,7 @@ class Event(typing.Protocol):
         """Blocks until the work before it is done."""
 
     def is_done(self) -> bool:
-        """Whether the work before it is done."""
+        """Returns true if the work before it is done."""
 
 
 class Device(typing.Protocol):
@@ -29,7 +29,7 @@ class Device(typing.Protocol):
     """
 
     def owns(self, tensor: torch.Tensor) -> bool:
-        """Whether the tensor is in its memory."""
+        """Returns true if the tensor is in its memory."""
 
     def pinned(self, length: int) -> torch.Tensor:
         """Allocates bytes of the host that a stream copies from and to by itself."""

@@ -46,7 +46,7 @@ class Lent:
     :class:`Staged` instead.
     """
 
-    def __init__(self, tensor: torch.Tensor, *, reads: bool = True, writes: bool = True) -> None:
+    def __init__(self, tensor: torch.Tensor, reads: bool = True, writes: bool = True) -> None:
         self.tensor = tensor
         self._writes = writes
         self.host = tensor.detach()
@@ -104,7 +104,7 @@ class Staged:
 
     @property
     def host(self) -> torch.Tensor:
-        """Its values in memory of the host."""
+        """The values, in memory of the host."""
         assert self._host is not None, "an operation begins after its memory was placed"
         return self._host
 
@@ -151,7 +151,7 @@ def divided(lent: Memory, ranks: int, splits: list[int] | None = None) -> list[t
 
 
 def check_divisible(tensor: torch.Tensor, ranks: int, splits: list[int] | None = None) -> None:
-    """Raises ValueError for a tensor that cannot be divided so, equally or by numbers of rows."""
+    """Raises ValueError unless the tensor can be divided equally, or by these numbers of rows."""
     rows = tensor.shape[0] if tensor.dim() else 0
     if not splits and tensor.numel() * tensor.element_size() % ranks:
         raise ValueError(f"a tensor of {tuple(tensor.shape)} cannot be divided by {ranks} ranks")

@@ -156,11 +156,11 @@ class Runner:
             return not self._works and not self._queued
 
     def _begin_or_queue(self, work: Work, call: Call, results: Results | None, after: Event | None) -> None:
-        parts = [Queued(work, part, call) for part in call.parts]
         if results is None and not self._queued:
-            for part in parts:
-                self._begin(part)
+            for one in call.parts:
+                self._begin(Queued(work, one, call))
             return
+        parts = [Queued(work, part, call) for part in call.parts]
         for part in parts:
             part.results, part.after = results, after
         if self._is_over.is_set():

@@ -93,11 +93,11 @@ class Pool:
 class Queued:
     """A part of a call, from the call to the end of its operation."""
 
-    #: Where the results go, and the event after which the tensors have their values. ``None`` on the host.
+    #: Copies of the results, and the event after which the tensors have their values. ``None`` on the host.
     results: Results | None = None
     after: Event | None = None
     block: torch.Tensor | None = None
-    #: Its values are on the host after this event.
+    #: Event after which the values are on the host.
     staged: Event | None = None
     error: Exception | None = None
 
@@ -109,7 +109,7 @@ class Queued:
         self.call = call
 
     def bring_results(self) -> Event | None:
-        """Its operation has ended: queues the copies of the results to the device."""
+        """Queues the copies of the results to the device, when the operation has ended."""
         assert self.results is not None
         if self.part.on_host is not None:
             self.part.on_host()

@@ -127,7 +127,7 @@ class Work(_distributed_c10d.Work):
             return self._future
 
     def is_ended(self) -> bool:
-        """Whether it has ended on the host, well or not: copies to a device may be in progress."""
+        """Returns true if it has ended on the host, well or not: copies to a device may be in progress."""
         return self._ended.is_set()
 
     def is_completed(self) -> bool:
