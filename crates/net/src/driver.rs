@@ -13,12 +13,13 @@ use thiserror::Error;
 
 use crate::clock::{Clock, duration};
 use crate::cut::{Uncuttable, segment_bytes};
+use crate::depth::Depth;
 use crate::memory::Memory;
 use crate::message::{Arrival, MESSAGES_PER_CALL};
 use crate::outbox::{Arena, Lender, Pace, enqueue};
 use crate::peers::Peers;
 use crate::queue::{Area, Areas, Extent, Obstacle, SendQueue};
-use crate::socket::{Endpoint, Readiness, SEND_BYTES};
+use crate::socket::{Endpoint, SEND_BYTES};
 use crate::stats::Stats;
 use crate::waker::Waker;
 
@@ -54,9 +55,13 @@ pub struct DriverConfig {
     /// super-packets. More makes longer batches for many destinations; less leaves more of what
     /// waits for a slow interface in the machine, which can still change its mind.
     pub outbox_bytes: usize,
-    /// How long to keep what the kernel has no room for. Nothing is received meanwhile. 100 ms by
-    /// default: every transport has given such a packet up by then.
+    /// How long to keep what the kernel has no room for. 100 ms by default: every transport has given such a packet up by
+    /// then.
     pub patience: Span,
+    /// Bytes of the socket's send buffer, where its depth follows the rate of the interface: the buffer and the outbox hold
+    /// about two milliseconds, and at most this. `None` by default: the buffer stays as it was opened.
+    // spec: F-07
+    pub send_buffer_most_bytes: Option<usize>,
     /// What to do when there is nothing to do.
     pub wait: Wait,
 }
@@ -81,6 +86,7 @@ impl Default for DriverConfig {
             max_packet_bytes: HEADER_BYTES + body_bytes_of_mtu(MTU_BYTES_MAX) as usize,
             outbox_bytes: 256 << 10,
             patience: Span::from_ms(100),
+            send_buffer_most_bytes: None,
             wait: Wait::Sleep,
         }
     }
@@ -139,8 +145,9 @@ pub struct Turn {
 /// turn never waits. Events go to the function that each call is given. Commands of other threads
 /// come through whatever the caller shares with them, and a [`Waker`].
 ///
-/// When the kernel has no room, the driver keeps what it has, and receives nothing and asks the
-/// machine for nothing until that is sent. So what it keeps is bounded by one burst and one outbox.
+/// When the kernel has no room, the driver keeps what it has, and asks the machine for nothing until that is sent. It
+/// receives meanwhile, unless what it keeps lies where received packets do. So what it keeps is bounded by one burst and
+/// one outbox.
 // spec: T-03
 #[derive(Debug)]
 pub struct Driver<M> {
@@ -190,7 +197,7 @@ impl<M: Reports> Driver<M> {
             received: Memory::new(config.burst_batches * SLOT_BYTES),
             arrivals: [Arrival::default(); MESSAGES_PER_CALL],
             arena: Arena::new(config.outbox_bytes, config.max_packet_bytes),
-            queue: SendQueue::new(config.patience),
+            queue: SendQueue::new(config.patience, config.send_buffer_most_bytes.map(Depth::new)),
             stats: Stats::default(),
             waker: None,
             pacer: None,
@@ -222,7 +229,7 @@ impl<M: Reports> Driver<M> {
     /// too long: to the machine it looked as if there were no room, so it may wait for ever.
     pub fn turn(&mut self, mut events: impl FnMut(M::Event)) -> Result<Turn, DriverError> {
         // What waits to be sent may lie where the next burst would go.
-        let batches = if self.queue.is_empty() { self.receive()? } else { 0 };
+        let batches = if self.queue.refers_to_received() { 0 } else { self.receive()? };
         let now = self.clock.now();
         if self.machine.poll_timeout() <= now {
             self.machine.handle_timeout(now);
@@ -268,12 +275,14 @@ impl<M: Reports> Driver<M> {
             until_due = until_due.min(duration(pacer.0.next_send(now).since(now)));
         }
         let at_most = until_due.min(at_most);
-        let (readiness, at_most) = match self.queue.obstacle() {
-            None => (Some(Readiness::Readable), at_most),
-            Some(Obstacle::FullBuffer) => (Some(Readiness::Writable(self.queue.path())), at_most),
+        let (writable, at_most) = match self.queue.obstacle() {
+            None => (None, at_most),
+            Some(Obstacle::FullBuffer) => (Some(self.queue.path()), at_most),
             Some(Obstacle::NoMemory) => (None, at_most.min(NO_MEMORY_PAUSE)),
         };
-        Ok(self.endpoint.wait_or_wake(readiness, self.waker.as_ref(), at_most)?)
+        let is_readable = !self.queue.refers_to_received();
+        let waker = self.waker.as_ref();
+        Ok(self.endpoint.wait_or_wake(is_readable, writable, waker, at_most)?)
     }
 
     /// What ends the driver's sleep from another thread.
@@ -466,6 +475,12 @@ impl<M: Reports> Driver<M> {
         self.queue.flush(now, areas, &mut self.endpoint, &mut self.stats);
         if self.queue.is_empty() {
             self.arena.reset();
+        }
+        if let Some(bytes) = self.queue.take_changed_depth() {
+            // Where it fails the buffer stays as deep as it was.
+            let _ = self.endpoint.set_send_buffer_bytes(bytes);
+            let is_most = Some(bytes) == self.config.send_buffer_most_bytes;
+            self.arena.set_limit(if is_most { self.config.outbox_bytes } else { bytes });
         }
     }
 }

@@ -16,6 +16,7 @@
 
 mod clock;
 mod cut;
+mod depth;
 pub mod descriptors;
 pub mod driver;
 pub mod fork;

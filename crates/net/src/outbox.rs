@@ -17,6 +17,8 @@ const PACKET_ALIGNMENT_BYTES: usize = 8;
 pub(crate) struct Arena {
     memory: Memory,
     used: usize,
+    /// Bytes after which no packet is lent. One always is.
+    limit: usize,
     max_packet_bytes: usize,
     /// The length of a packet that was asked for and is over the limit, until somebody is told.
     oversize_bytes: Option<usize>,
@@ -36,6 +38,7 @@ impl Arena {
         Arena {
             memory: Memory::new(bytes),
             used: 0,
+            limit: bytes,
             max_packet_bytes,
             oversize_bytes: None,
             lent: None,
@@ -44,8 +47,16 @@ impl Arena {
 
     /// How many packets of the largest size still fit.
     pub(crate) fn room(&self) -> usize {
+        if self.used >= self.limit {
+            return 0;
+        }
         let packet_bytes = self.max_packet_bytes.next_multiple_of(PACKET_ALIGNMENT_BYTES);
         (self.memory.len() - self.used) / packet_bytes
+    }
+
+    /// Lends no further packets, from now on, when this number of bytes is lent.
+    pub(crate) fn set_limit(&mut self, bytes: usize) {
+        self.limit = bytes.max(1);
     }
 
     /// What was written.

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 
 use thalweg_core::{NodeId, Span, Time, fibonacci};
 
+use crate::depth::Depth;
 use crate::message::{MESSAGES_PER_CALL, Message};
 use crate::socket::{Endpoint, SEGMENTS_PER_SEND, SEND_BYTES};
 use crate::stats::Stats;
@@ -90,12 +91,18 @@ pub(crate) struct SendQueue {
     /// The latest batch of the nodes that share an entry, told by the batch's node: who finds
     /// another's begins a batch of its own.
     latest: Box<[u32; LATEST]>,
+    /// True if packets of the queue lie where received ones do.
+    refers_to_received: bool,
     /// What was sent so far.
     sent: Cursor,
     /// The kernel has no room, if it has said nothing else since.
     deferral: Option<Deferral>,
     /// How long the kernel may go on saying so.
     patience: Span,
+    /// Depth of the kernel's buffer, where it follows the interface.
+    depth: Option<Depth>,
+    /// The depth that the buffer has to be set to.
+    changed_depth: Option<usize>,
     /// Kept for its allocation.
     messages: Vec<Message>,
 }
@@ -161,15 +168,19 @@ enum Refusal {
 }
 
 impl SendQueue {
-    /// A queue that gives up what the kernel has no room for after `patience`.
-    pub(crate) fn new(patience: Span) -> SendQueue {
+    /// A queue that gives up what the kernel has no room for after `patience`. The kernel's buffer is as deep as it is, or
+    /// follows the interface.
+    pub(crate) fn new(patience: Span, depth: Option<Depth>) -> SendQueue {
         SendQueue {
             batches: Vec::new(),
             pieces: Vec::new(),
             latest: Box::new([NONE; LATEST]),
+            refers_to_received: false,
             sent: Cursor::default(),
             deferral: None,
             patience,
+            depth,
+            changed_depth: None,
             messages: Vec::with_capacity(MESSAGES_PER_CALL),
         }
     }
@@ -177,6 +188,16 @@ impl SendQueue {
     /// Whether everything was sent, so that no memory is referred to any more.
     pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty()
+    }
+
+    /// Returns whether packets that were not sent lie where received ones do, so that nothing may be received.
+    pub(crate) fn refers_to_received(&self) -> bool {
+        self.refers_to_received
+    }
+
+    /// Returns the depth of the kernel's buffer if that has changed since the last call.
+    pub(crate) fn take_changed_depth(&mut self) -> Option<usize> {
+        self.changed_depth.take()
     }
 
     /// Whether the kernel had no room when it was last asked.
@@ -192,6 +213,7 @@ impl SendQueue {
     /// Adds a packet. Its memory stays as it is until the queue is empty.
     #[inline]
     pub(crate) fn push(&mut self, target: Target, extent: Extent) {
+        self.refers_to_received |= extent.area == Area::Received;
         let index = target.entry();
         let latest = self.latest[index] as usize;
         if latest >= self.sent.batch
@@ -222,7 +244,7 @@ impl SendQueue {
                     self.deferral = None;
                     stats.sent_batches += taken as u64;
                     for _ in 0..taken {
-                        stats.sent_packets += self.skip(port.cuts_sends());
+                        stats.sent_packets += self.skip_sent(port.cuts_sends());
                     }
                 }
                 Err(error) => {
@@ -237,6 +259,7 @@ impl SendQueue {
         if self.sent.batch == self.batches.len() {
             self.batches.clear();
             self.pieces.clear();
+            self.refers_to_received = false;
             self.sent = Cursor::default();
             self.deferral = None;
         }
@@ -309,6 +332,17 @@ impl SendQueue {
         segments
     }
 
+    /// Goes on to the next message, since the kernel took this one. Returns the packets that it leaves behind.
+    fn skip_sent(&mut self, cuts: bool) -> u64 {
+        let (mut cursor, mut bytes) = (self.sent, 0);
+        let segments = self.step(&mut cursor, cuts, |extent| bytes += extent.bytes);
+        self.sent = cursor;
+        if let Some(depth) = &mut self.depth {
+            depth.on_sent(bytes as u64);
+        }
+        segments as u64
+    }
+
     /// Goes on to the next message, and says how many packets it leaves behind.
     fn skip(&mut self, cuts: bool) -> u64 {
         let mut cursor = self.sent;
@@ -350,6 +384,10 @@ impl SendQueue {
             Refusal::Defer(obstacle) => {
                 let since = self.deferral.map_or(now, |deferral| deferral.since);
                 self.deferral = Some(Deferral { since, obstacle });
+                let depth = self.depth.as_mut().filter(|_| obstacle == Obstacle::FullBuffer);
+                if let Some(bytes) = depth.and_then(|depth| depth.on_full(now)) {
+                    self.changed_depth = Some(bytes);
+                }
                 let has_waited_enough = now.since(since) >= self.patience;
                 if has_waited_enough {
                     stats.dropped_deferred += self.skip(port.cuts_sends());

@@ -285,25 +285,33 @@ impl Endpoint {
 
     /// Sleeps until the socket is ready or the time is up. May end early.
     pub fn wait(&self, readiness: Readiness, at_most: Duration) -> io::Result<()> {
-        self.wait_or_wake(Some(readiness), None, at_most)
+        match readiness {
+            Readiness::Readable => self.wait_or_wake(true, None, None, at_most),
+            Readiness::Writable(path) => self.wait_or_wake(false, Some(path), None, at_most),
+        }
     }
 
-    /// As [`Endpoint::wait`], but a wake-up ends it too, and without a readiness the socket does not.
+    /// Waits until the socket is readable, or has room on the path that is given, or somebody wakes it, but not longer than
+    /// `at_most`.
     pub(crate) fn wait_or_wake(
         &self,
-        readiness: Option<Readiness>,
+        is_readable: bool,
+        writable: Option<u8>,
         waker: Option<&Waker>,
         at_most: Duration,
     ) -> io::Result<()> {
-        let socket = readiness.map(|readiness| match readiness {
-            Readiness::Readable => (self.sockets[0].as_fd(), libc::POLLIN),
-            Readiness::Writable(path) => (self.sockets[usize::from(path)].as_fd(), libc::POLLOUT),
-        });
-        let is_woken = sys::wait(socket, waker.map(Waker::as_fd), at_most)?;
+        let readable = is_readable.then(|| self.sockets[0].as_fd());
+        let writable = writable.map(|path| self.sockets[usize::from(path)].as_fd());
+        let is_woken = sys::wait([readable, writable], waker.map(Waker::as_fd), at_most)?;
         if let Some(waker) = waker.filter(|_| is_woken) {
             waker.clear();
         }
         Ok(())
+    }
+
+    /// Sets the room for what the interface has not sent yet, on all paths.
+    pub(crate) fn set_send_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
+        self.sockets.iter().try_for_each(|socket| set_send_buffer(socket, bytes))
     }
 }
 
@@ -341,14 +349,18 @@ fn forbid_fragments(socket: &Socket, is_ipv6: bool) -> io::Result<()> {
 
 /// Only privileged processes may exceed the system's limit; the others get what it allows.
 fn grow_buffers(socket: &Socket, config: &EndpointConfig) -> io::Result<()> {
-    let forced = |name, bytes: usize| {
-        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        sys::set_option(socket.as_fd(), libc::SOL_SOCKET, name, bytes)
-    };
-    forced(libc::SO_RCVBUFFORCE, config.receive_buffer_bytes)
+    forced(socket, libc::SO_RCVBUFFORCE, config.receive_buffer_bytes)
         .or_else(|_| socket.set_recv_buffer_size(config.receive_buffer_bytes))?;
-    forced(libc::SO_SNDBUFFORCE, config.send_buffer_bytes)
-        .or_else(|_| socket.set_send_buffer_size(config.send_buffer_bytes))
+    set_send_buffer(socket, config.send_buffer_bytes)
+}
+
+fn set_send_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {
+    forced(socket, libc::SO_SNDBUFFORCE, bytes).or_else(|_| socket.set_send_buffer_size(bytes))
+}
+
+fn forced(socket: &Socket, name: i32, bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    sys::set_option(socket.as_fd(), libc::SOL_SOCKET, name, bytes)
 }
 
 fn offers(socket: &Socket, option: i32, value: i32) -> bool {

@@ -136,10 +136,10 @@ pub(crate) fn event() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(event) })
 }
 
-/// Sleeps until the socket is ready for the events, or the waker was used, or the time is up, and
-/// says whether the waker was used. A signal ends it early.
+/// Sleeps until a socket is readable, or another one has room, or the waker was used, or the time is up, and says whether
+/// the waker was used. A signal ends it early.
 pub(crate) fn wait(
-    socket: Option<(BorrowedFd<'_>, i16)>,
+    [readable, writable]: [Option<BorrowedFd<'_>>; 2],
     waker: Option<BorrowedFd<'_>>,
     at_most: Duration,
 ) -> io::Result<bool> {
@@ -149,8 +149,8 @@ pub(crate) fn wait(
         events,
         revents: 0,
     };
-    let events = socket.map_or(0, |(_, events)| events);
-    let mut entries = [entry(socket.map(|(fd, _)| fd), events), entry(waker, libc::POLLIN)];
+    let mut entries =
+        [entry(readable, libc::POLLIN), entry(writable, libc::POLLOUT), entry(waker, libc::POLLIN)];
     let timeout = libc::timespec {
         tv_sec: at_most.as_secs().min(i32::MAX as u64) as libc::time_t,
         tv_nsec: at_most.subsec_nanos() as _,
@@ -160,7 +160,7 @@ pub(crate) fn wait(
     // signals alone.
     match check(unsafe { libc::ppoll(entries.as_mut_ptr(), count, &timeout, ptr::null()) }) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-        _ => Ok(entries[1].revents != 0),
+        _ => Ok(entries[2].revents != 0),
     }
 }
 

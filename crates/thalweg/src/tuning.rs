@@ -34,6 +34,15 @@ pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
 /// Rounds of a ring that are under way at once. Hosts that sleep make some of them late.
 pub(crate) const PIECES_IN_FLIGHT: u32 = 8;
 
+/// A message of a ring whose messages may lose a part. A ring of 8 hosts divides a bound of a tenth among 7 hops, which
+/// has to leave room for a packet of 8,896 bytes in every message, or else nothing is left out. The length does not follow
+/// from the MTU, because all ranks have to cut tensors alike, and learn of another MTU one by one.
+// spec: F-07
+pub(crate) const LOSSY_CHUNK_BYTES: u64 = 1 << 20;
+
+/// Rounds of such a ring that are under way at once: a long message keeps the link busy for longer than another waits.
+pub(crate) const LOSSY_PIECES_IN_FLIGHT: u32 = 4;
+
 /// Least chunk of a tensor that is divided among all hosts as parameter servers: about a packet.
 pub(crate) const LEAST_CHUNK_BYTES: u64 = 1 << 10;
 
@@ -172,6 +181,7 @@ pub(crate) fn ring_flow(window: Window, flow: thalweg_flow::Config) -> thalweg_f
 #[cfg(test)]
 mod tests {
     use thalweg_control::JobBudgets;
+    use thalweg_core::{MTU_BYTES, MTU_BYTES_MAX, body_bytes_of_mtu};
     use thalweg_transport::control::NewReno;
     use thalweg_wire::tag::Secret;
 
@@ -206,6 +216,22 @@ mod tests {
             assert_eq!(controls[0] == controls[1], is_named, "{window}");
             assert_eq!(controls[0] == controls[2], is_named, "{window}");
             assert_eq!(controls[0], window.control(Aimd::DELAY, Aimd::DELAY), "{window}");
+        }
+    }
+
+    // spec: F-07 machine
+    #[test]
+    fn every_message_of_a_bounded_ring_may_lose_a_packet() {
+        let bound = LossBound::new(0.1).expect("a share").divided(7);
+        for mtu_bytes in [MTU_BYTES, MTU_BYTES_MAX] {
+            let packet_bytes = u64::from(body_bytes_of_mtu(mtu_bytes));
+            let lost_packets = |chunk_bytes| bound.allowed_bytes(chunk_bytes) / packet_bytes;
+            assert!(lost_packets(LOSSY_CHUNK_BYTES) >= 1, "{mtu_bytes}");
+            assert_eq!(
+                lost_packets(CHUNK_BYTES),
+                0,
+                "{mtu_bytes}: exact rings may have shorter ones"
+            );
         }
     }
 

@@ -9,3 +9,4 @@ mod hostile;
 mod network;
 mod priorities;
 mod probes;
+mod ring;

@@ -83,6 +83,9 @@ pub struct Network {
     pub sent_packets: u64,
     /// The rate of a switch's ports, if there is a switch.
     pub switch: Option<Rate>,
+    /// Packets that wait between a node and its interface, at most, as in the send buffer of a socket.
+    pub send_buffer_packets: usize,
+    send_buffers: Vec<VecDeque<Owned>>,
     ports: Vec<Port>,
     free_at: Vec<Time>,
     agenda: BTreeMap<(Time, u64), Happening>,
@@ -107,6 +110,8 @@ impl Network {
             events: Vec::new(),
             sent_packets: 0,
             switch: None,
+            send_buffer_packets: 1,
+            send_buffers: (0..nodes).map(|_| VecDeque::new()).collect(),
             ports: (0..nodes).map(|_| Port::default()).collect(),
             free_at: vec![Time::ZERO; nodes],
             agenda: BTreeMap::new(),
@@ -130,6 +135,22 @@ impl Network {
         let flow = self.nodes[src].start(self.now, message).expect("short enough");
         self.drain(src);
         flow
+    }
+
+    /// Starts a message whose number the test chooses.
+    pub fn start_numbered(&mut self, src: usize, dst: usize, number: u64, body: Payload) -> FlowId {
+        let dst = NodeId(dst as u32);
+        let message = Message { dst, body, tagger: FlowTagger::default(), entropy: 0x1234 };
+        let started = self.nodes[src].start_numbered(self.now, number, message);
+        self.drain(src);
+        started.expect("short enough")
+    }
+
+    /// Goes on to the next thing that happens. Returns whether there was one.
+    pub fn advance(&mut self) -> bool {
+        let Some(at) = self.next() else { return false };
+        self.step(at);
+        true
     }
 
     /// Keeps a node's interface busy.
@@ -202,12 +223,14 @@ impl Network {
     }
 
     fn drain(&mut self, node: usize) {
-        if self.free_at[node] <= self.now {
-            let mut tray = TestOutbox::with_room(NodeId(node as u32), 1);
-            self.nodes[node].poll_transmit(self.now, &mut tray);
-            if let Some(packet) = tray.packets.pop() {
-                self.transmit(node, packet);
-            }
+        let is_free = self.free_at[node] <= self.now;
+        // An interface that is free takes a packet at once.
+        let room = self.send_buffer_packets - usize::from(!is_free) - self.send_buffers[node].len();
+        let mut tray = TestOutbox::with_room(NodeId(node as u32), room);
+        self.nodes[node].poll_transmit(self.now, &mut tray);
+        self.send_buffers[node].extend(tray.packets);
+        if is_free && let Some(packet) = self.send_buffers[node].pop_front() {
+            self.transmit(node, packet);
         }
         while let Some(event) = self.nodes[node].poll_event() {
             self.events.push((NodeId(node as u32), event));

@@ -132,3 +132,81 @@ fn control_packets_do_not_wait_for_the_pacer() {
         assert_eq!(*sizes, expected, "packets without a body are not counted");
     }
 }
+
+/// Packets that a driver takes in while the kernel refuses a packet that lies in this area.
+fn received_beside(area: Area) -> u64 {
+    let endpoint = Endpoint::open(&EndpointConfig::default()).expect("loopback can be bound");
+    let address = endpoint.local_address();
+    let sender = Endpoint::open(&EndpointConfig::default()).expect("loopback can be bound");
+    let mut peers = Peers::new();
+    peers.insert(NodeId(1), sender.local_address()).expect("an address of its own");
+    let mut driver = Driver::new(DriverConfig::default(), endpoint, peers, Chatty)
+        .expect("the settings are right");
+    let target = Target { node: NodeId(1), address: sender.local_address(), tos: 0, path: 0 };
+    driver.queue.push(target, Extent { area, start: 0, bytes: 64 });
+    let areas = Areas { received: &[0; 64], lent: &[0; 64] };
+    driver.queue.flush(Time::ZERO, areas, &mut Refusing(libc::EAGAIN), &mut driver.stats);
+    let datagram = [0; HEADER_BYTES];
+    let message = Message { to: address, tos: 0, segment_bytes: None, parts: 0..1 };
+    let sent = sender.send(0, &[IoSlice::new(&datagram)], &[message]);
+    assert_eq!(sent.expect("loopback takes a datagram"), 1);
+    driver.wait(Duration::from_secs(10)).expect("the socket works");
+    driver.turn(|()| {}).expect("the socket works");
+    driver.stats.received_packets
+}
+
+// spec: F-07 sockets
+#[test]
+fn it_receives_while_packets_wait_for_the_kernel_unless_they_lie_in_the_way() {
+    assert_eq!(received_beside(Area::Lent), 1);
+    assert_eq!(received_beside(Area::Received), 0, "it would overwrite them");
+}
+
+// spec: F-07 sockets
+#[test]
+fn a_shallow_buffer_leaves_packets_in_the_machine() {
+    let lent = |limit: usize| {
+        let endpoint = Endpoint::open(&EndpointConfig::default()).expect("loopback can be bound");
+        let mut driver = Driver::new(DriverConfig::default(), endpoint, Peers::new(), Chatty)
+            .expect("the settings are right");
+        driver.arena.set_limit(limit);
+        let now = driver.now();
+        driver.drain(now, &mut |()| {});
+        driver.stats.lent_packets
+    };
+    // A packet takes 168 bytes of the outbox: a header, 100 bytes, and what aligns the next one.
+    assert_eq!(lent(1_000), 6);
+    assert_eq!(lent(0), 1, "one always leaves");
+    assert!(lent(usize::MAX) > 1_000);
+}
+
+// spec: F-07 sockets
+#[test]
+fn a_slow_interface_makes_the_buffer_shallow() {
+    let lent = |send_buffer_most_bytes| {
+        let endpoint = Endpoint::open(&EndpointConfig::default()).expect("loopback can be bound");
+        let address = endpoint.local_address();
+        let config = DriverConfig {
+            send_buffer_most_bytes,
+            patience: Span::from_s(10),
+            ..DriverConfig::default()
+        };
+        let mut driver =
+            Driver::new(config, endpoint, Peers::new(), Chatty).expect("the settings are right");
+        let target = Target { node: NodeId(0), address, tos: 0, path: 0 };
+        driver.queue.push(target, Extent { area: Area::Lent, start: 0, bytes: 64 });
+        let areas = Areas { received: &[], lent: &[0; 64] };
+        for full in 1..20 {
+            let now = Time::ZERO + Span::from_ms(20) * full;
+            driver.queue.flush(now, areas, &mut Refusing(libc::EAGAIN), &mut driver.stats);
+        }
+        let now = Time::ZERO + Span::from_s(1);
+        driver.flush(now);
+        driver.drain(now, &mut |()| {});
+        driver.stats.lent_packets
+    };
+    let (follows, stays) = (lent(Some(80 << 10)), lent(None));
+    // The least depth, of packets that take 168 bytes each, and two control packets that find no room.
+    assert_eq!(follows, (16_u64 << 10).div_ceil(168));
+    assert!(stays > 1_000, "{stays}");
+}

@@ -85,7 +85,7 @@ fn flush(queue: &mut SendQueue, kernel: &mut Kernel, now_ms: u64) -> Stats {
 }
 
 fn queue_of(packets: &[(Target, Extent)]) -> SendQueue {
-    let mut queue = SendQueue::new(Span::from_ms(100));
+    let mut queue = SendQueue::new(Span::from_ms(100), None);
     for &(target, extent) in packets {
         queue.push(target, extent);
     }
@@ -249,7 +249,7 @@ proptest! {
         let memory = memory();
         let mut kernel = Kernel::new(&replies);
         kernel.cuts = cuts;
-        let mut queue = SendQueue::new(Span::MAX);
+        let mut queue = SendQueue::new(Span::MAX, None);
         let (mut dropped, mut sent) = (0, 0);
         for (index, &(node, tos, size, start)) in packets.iter().enumerate() {
             queue.push(to(node, tos), lent(start * 64, [64, 100, 1_024][size]));

@@ -338,9 +338,13 @@ fn participants(
     };
     let (leaders, seat) = leaders(welcome, identity.rank);
     for (at, delivery) in [(RING_LANE, None), (LOSSY_RING_LANE, Some(delivery(LOSSY_RING_LANE)))] {
+        let (chunk_bytes, pieces_in_flight) = match delivery {
+            None => (tuning::CHUNK_BYTES, tuning::PIECES_IN_FLIGHT),
+            Some(_) => (tuning::LOSSY_CHUNK_BYTES, tuning::LOSSY_PIECES_IN_FLIGHT),
+        };
         let config = ring::Config {
-            chunk_bytes: tuning::CHUNK_BYTES,
-            pieces_in_flight: tuning::PIECES_IN_FLIGHT,
+            chunk_bytes,
+            pieces_in_flight,
             flow: tuning::ring_flow(window, flow(at)),
             delivery,
             ..ring::Config::new(leaders.clone(), seat)

@@ -199,7 +199,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Bytes of the socket's send buffer. Default 80 KiB.
+    /// Most bytes of the socket's send buffer, which is shorter on a slow interface. Default 80 KiB.
     pub fn send_buffer_bytes(mut self, send_buffer_bytes: usize) -> SessionBuilder {
         self.config.send_buffer_bytes = send_buffer_bytes;
         self

@@ -104,8 +104,9 @@ pub struct SessionConfig {
     pub mtu_bytes: Option<u16>,
     /// Behaviour of sending threads while there is nothing to do. Default sleep.
     pub wait: Wait,
-    /// Bytes of the socket's send buffer. Default 80 KiB: less than the queue of a slow interface, so that the kernel
-    /// reports that the queue is full instead of dropping the excess.
+    /// Most bytes of the socket's send buffer. On a slow interface it is shorter: about two milliseconds of what the
+    /// interface sends. Default 80 KiB: less than the queue of a slow interface, so that the kernel reports that the queue is
+    /// full instead of dropping the excess.
     pub send_buffer_bytes: usize,
     /// Source of send times. Default none: at once.
     pub pacing: Pacing,

@@ -320,7 +320,12 @@ fn driver(
         .map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let host = TrainingHost::new(identity.node, flows);
     let host = Lossy::new(host, config.drop_share, identity.rank.into());
-    let driver = DriverConfig { node: identity.node, wait: config.wait, ..DriverConfig::default() };
+    let driver = DriverConfig {
+        node: identity.node,
+        wait: config.wait,
+        send_buffer_most_bytes: Some(config.send_buffer_bytes),
+        ..DriverConfig::default()
+    };
     Ok(Driver::new(driver, endpoint, Peers::in_network(network), host)?)
 }
 
