@@ -22,7 +22,7 @@ def main() -> None:
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     given = Rendezvous(dist.PrefixStore("meeting", store), rank, ranks, "0", TIMEOUT.total_seconds())
     try:
-        session = meet(given, thalweg.torch.Settings.load())
+        session = meet(given, thalweg.torch.Settings.load()).session
         found = {"class": "none"}
         session.leave(5.0)
     except BaseException as error:

@@ -244,7 +244,7 @@ def test_a_session_has_the_threads_of_the_library_unless_they_are_set(monkeypatc
     joined = thalweg._core.Session
     monkeypatch.setattr(meeting._core, "Session", session)
     group = meeting.Rendezvous(dist.HashStore(), 0, 1, "alone", 20.0)
-    alone = meeting.meet(group, Settings.load(Options(threads=given)))
+    alone = meeting.meet(group, Settings.load(Options(threads=given))).session
     found = alone.settings()["threads"]
     alone.leave()
     # A rank alone has one thread: what the library is asked for tells defaults apart.

@@ -141,6 +141,6 @@ fn bad_input_is_explained() {
     assert_refused(&env(&["--token-file", "missing"]), &["missing", "check the path"]);
     assert_refused(&env(&["--interface", "a", "--bind", "10.0.0.1"]), &["--bind"]);
     assert_refused(&["nccl", "run", "--library", &library], &["COMMAND"]);
-    assert_refused(&["nccl", "check", "--library", &library], &["rank 0", "is not loaded"]);
+    assert_refused(&["nccl", "check", "--library", &library], &["is not loaded", "too short"]);
     assert_refused(&["nccl", "check", "--library", &library, "--ranks", "1"], &["--ranks"]);
 }

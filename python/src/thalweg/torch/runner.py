@@ -116,8 +116,12 @@ class Runner:
         if self._is_over.is_set() or self._is_forked():
             return
         self._end()
-        if not self._await_queued(limit_s):
-            self._abort("its program ended before its operations")
+        try:
+            if not self._await_queued(limit_s):
+                self._abort("its program ended before its operations")
+        except BaseException:  # Ctrl-C
+            self._abort("interrupted while it left")
+            raise
         try:
             if not self.session.leave(limit_s):
                 _log.warning("rank %d left with operations in progress: the job is aborted", self._rank)
@@ -196,6 +200,8 @@ class Runner:
             if not self._queued:
                 self._none_queued.notify_all()
             self._discard_if_idle()
+            if not is_begun:
+                self._deadlines.pop(part.work, None)
         if is_begun:
             return
         stager.release(part)
@@ -207,8 +213,6 @@ class Runner:
             # The other ranks begin all pieces, and would wait in vain.
             self.session.abort(f"{part.work.title}: its tensors cannot be copied: {error}")
         part.work.fail(error)
-        with self._lock:
-            self._deadlines.pop(part.work, None)
 
     def _await_queued(self, limit_s: float | None) -> bool:
         """Waits until all operations have begun. Returns false if that took longer than `limit_s`."""
