@@ -157,9 +157,9 @@ fn received_beside(area: Area) -> u64 {
 
 // spec: F-07 sockets
 #[test]
-fn it_receives_while_packets_wait_for_the_kernel_unless_they_lie_in_the_way() {
+fn it_receives_while_packets_wait_for_the_kernel_unless_it_would_overwrite_them() {
     assert_eq!(received_beside(Area::Lent), 1);
-    assert_eq!(received_beside(Area::Received), 0, "it would overwrite them");
+    assert_eq!(received_beside(Area::Received), 0, "they lie where received ones go");
 }
 
 // spec: F-07 sockets
