@@ -242,6 +242,42 @@ fn a_part_of_a_sum_is_sent_no_more_often_than_was_paid_for() {
     let _ = tenant.packet();
 }
 
+/// A part that the server has got pays there, and no longer here.
+#[test]
+fn a_contribution_pays_once() {
+    for is_handed_over in [false, true] {
+        let mut bench = bench();
+        let key = Key::derive(&SECRET, JOB, 1);
+        let identity =
+            |sequence| Identity { job: JOB, epoch: 1, sequence, attempt: 0, operation: 0 };
+        let result = |bench: &mut Bench, sequence| {
+            let header =
+                Parameter::sum(identity(sequence), 3, Numbers::Float, SERVER, 4).to_header();
+            let mut result = Sent { header, ..Sent::new(ME, Content::Bytes(vec![2; 16])) };
+            tag::seal_sized(&mut result.header, 16, &Key::stations(&SECRET, JOB, 1));
+            bench.handle(&mut result) != Fate::Consumed
+        };
+        assert!(result(&mut bench, 0), "a tree begins with the copies of one");
+        assert!(!result(&mut bench, 1));
+        let branch = Branch::new([4, 0, 0, 0], [0; 4]).unwrap();
+        let gradient = Gradient::fresh(identity(2), 3, Numbers::Float, SERVER, branch);
+        let mut contribution = Sent::gradient(ME, &gradient, &[1; 4]);
+        tag::seal_sized(&mut contribution.header, 16, &key);
+        assert_eq!(bench.handle(&mut contribution), Fate::Consumed);
+        if is_handed_over {
+            let share = LossShare::from_parts(25);
+            let bounded = Some(Bounded { first_distance: 0, fragments: 100, share });
+            let query = Query { bounded, ..Query::new(identity(2), 3, SERVER, branch) };
+            let mut sent = Sent::bare(query.to_header());
+            tag::seal(&mut sent.header, &key);
+            bench.handle(&mut sent);
+            bench.transmit();
+            assert_eq!(bench.switch.stats().parts_sent, 1);
+        }
+        assert_eq!(result(&mut bench, 2), !is_handed_over);
+    }
+}
+
 /// The tenant contributes to sums, and asks for every result as often as it can.
 #[test]
 fn results_are_repeated_no_more_often_than_was_paid_for() {
