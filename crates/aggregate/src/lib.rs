@@ -9,6 +9,7 @@
 //!
 //! A part of the crate `thalweg`, without a promise of stability: depend on that one.
 
+mod account;
 mod index;
 pub mod join;
 mod keys;

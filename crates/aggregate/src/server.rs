@@ -387,16 +387,12 @@ impl Server {
             job.stats.forged += 1;
             return Ok(());
         }
-        // What switches say is no tenant's.
-        // spec: E-13
-        if epoch == job.setup.epoch && kind != Kind::AggregateNotice {
-            job.credit.earn(packet.meta.wire_bytes);
-        }
         let (gap, queue, events) = (self.config.ask_gap, &mut self.queue, &mut self.events);
         let context = &mut Context { now, job: prefix.job, gap, queue, events };
         match kind {
             Kind::AggregateQuery => {
-                job.handle_query(&Query::decode_checked(prefix, packet.header)?, context)
+                let query = Query::decode_checked(prefix, packet.header)?;
+                job.handle_query(&query, packet.meta.wire_bytes, context);
             }
             Kind::AggregateNotice => {
                 job.handle_notice(&Notice::decode_checked(prefix, packet.header)?, context);

@@ -30,7 +30,7 @@ use thalweg_wire::{Kind, Prefix, PrefixError, peek, tag};
 
 use self::aggregator::{Aggregator, Array};
 pub use self::config::{Config, ConfigError};
-use self::groups::Groups;
+use self::groups::{Groups, Limits};
 use self::key::Fragment;
 use self::keyring::{Keyring, Scope};
 use self::outgoing::Outgoing;
@@ -77,7 +77,11 @@ impl Switch {
             config,
             array: Array::new(config.aggregators, config.values_max, config.stale_after),
             sweep: Sweep::new(config.aggregators, config.sweep_steps, config.stale_after),
-            groups: Groups::new(config.groups_max, has_seals),
+            groups: Groups::new(Limits {
+                groups_max: config.groups_max as usize,
+                has_seals,
+                longest_wire_bytes: longest_wire_bytes(&config),
+            }),
             outgoing: Outgoing::new(),
             results: Results::new(usize::from(config.values_max) * VALUE_BYTES, has_seals),
             // A tree has a server, and the servers of other trees probe.
@@ -249,6 +253,11 @@ impl Reports for Switch {
     fn poll_event(&mut self) -> Option<Infallible> {
         None
     }
+}
+
+/// Length of the longest packet that is summed.
+fn longest_wire_bytes(config: &Config) -> u32 {
+    u32::from(config.values_max) * VALUE_BYTES as u32 + config.overhead_bytes
 }
 
 fn shares(config: &Config) -> Option<Shares> {

@@ -40,10 +40,21 @@ pub struct CallBudgets {
     pub listings: CallRate,
     /// Calls of all tokens. Default 4,000/s after a burst of 16,000.
     pub calls_in_total: CallRate,
+    /// Calls from one address whose token is missing or wrong. Default 20/s after a burst of 256: the ranks of a host with a
+    /// token that has expired all learn why. Beyond it connections from there are closed before they cost anything.
+    pub denials: CallRate,
+    /// Messages of one token on its open streams. Default 10,000/s after a burst of 40,000. Beyond it each of them is read at the
+    /// rate that a rank needs which reports that it lives.
+    pub messages: CallRate,
     /// Streams of one token that are open. Default 16,384: one for each of its ranks.
     pub streams: usize,
     /// Streams that are open. Default 65,536: one for each rank.
     pub streams_in_total: usize,
+    /// Bytes of welcomes and set-ups of one token that are being sent and were not read. Default 64 MiB: those of 128 ranks
+    /// of the largest job at a time.
+    pub unread_bytes: usize,
+    /// The same of all tokens. Default 256 MiB.
+    pub unread_bytes_in_total: usize,
 }
 
 /// A rate of calls, and the number that may come at once.
@@ -82,8 +93,12 @@ impl Default for CallBudgets {
             calls: CallRate { per_s: 400, burst: 2_000 },
             listings: CallRate { per_s: 20, burst: 40 },
             calls_in_total: CallRate { per_s: 4_000, burst: 16_000 },
+            denials: CallRate { per_s: 20, burst: 256 },
+            messages: CallRate { per_s: 10_000, burst: 40_000 },
             streams: 16_384,
             streams_in_total: 65_536,
+            unread_bytes: 64 << 20,
+            unread_bytes_in_total: 256 << 20,
         }
     }
 }
@@ -133,11 +148,17 @@ pub enum Reason {
     Descriptors,
     /// No call came on a connection.
     Mute,
+    /// Too many calls without a valid token.
+    Denials,
+    /// Too many messages on a stream, which is read more slowly.
+    Messages,
+    /// Messages that nobody reads take too much memory.
+    Unread,
 }
 
 impl Reason {
     /// All reasons, in the order in which they are counted.
-    pub const ALL: [Reason; 15] = [
+    pub const ALL: [Reason; 18] = [
         Reason::Token,
         Reason::Expired,
         Reason::Rights,
@@ -153,6 +174,9 @@ impl Reason {
         Reason::Connections,
         Reason::Descriptors,
         Reason::Mute,
+        Reason::Denials,
+        Reason::Messages,
+        Reason::Unread,
     ];
 
     /// The name in metrics.
@@ -173,6 +197,9 @@ impl Reason {
             Reason::Connections => "connections",
             Reason::Descriptors => "descriptors",
             Reason::Mute => "mute",
+            Reason::Denials => "denials",
+            Reason::Messages => "messages",
+            Reason::Unread => "unread",
         }
     }
 }

@@ -109,6 +109,19 @@ impl Watch {
         is_mute
     }
 
+    /// Closes the connection after a time, unless a call has passed on it by then.
+    pub(crate) fn close_unproven_after(&self, after: Duration) {
+        let watch = self.clone();
+        if after.is_zero() {
+            watch.close_if_unproven();
+            return;
+        }
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            watch.close_if_unproven();
+        });
+    }
+
     /// Returns how long the other kernel has been silent, if that is longer than `failure_after`.
     pub(crate) fn silence(&self, failure_after: Span) -> Option<Span> {
         let silence = tcp::silence(&**self.stream.upgrade()?).ok()?;

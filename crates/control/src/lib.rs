@@ -12,6 +12,7 @@
 mod access;
 mod address;
 mod attendance;
+mod bucket;
 mod budget;
 mod caller;
 mod clock;

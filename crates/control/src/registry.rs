@@ -302,7 +302,7 @@ impl Registry {
         }
         self.check_join(now, caller, &join)?;
         let (id, rank, process) = (join.job, join.rank, join.process);
-        self.ask_switches(now, join.switch);
+        self.ask_switches(now, join.switch, caller.holder);
         let job = find(&mut self.jobs, id)?;
         let before = job.take_in(now, link, join);
         self.links.insert(link, (id, rank));

@@ -42,6 +42,7 @@ mod guard;
 mod meter;
 mod shell;
 mod snapshot;
+mod unread;
 
 /// How often the registry looks at the clock.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
@@ -378,7 +379,9 @@ fn shell(
         memory_bytes,
         budgets,
     };
-    Shell::new(Desk::new(Registry::new(registry), plane, errands, on_note), guard)
+    let registry = Registry::new(registry);
+    let desk = Desk::new(registry, plane, errands, on_note, guard.refused.clone());
+    Shell::new(desk, guard)
 }
 
 /// Gets a message when a part of the service has panicked.
@@ -393,13 +396,13 @@ async fn run(
 ) {
     let Stage { mut builder, listener, guard, connections } = stage;
     let control = ControlServer::new(shell.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let (refused, clock) = (guard.refused.clone(), guard.clock);
+    let (meter, refused, clock) = (guard.meter.clone(), guard.refused.clone(), guard.clock);
     let router = builder.add_service(InterceptedService::new(control, guard));
     let (end, ended) = oneshot::channel::<()>();
     let (accepted, incoming) = mpsc::channel(1);
     let teller = shell.clone();
     let note = move |text| teller.note(text);
-    let acceptor = Acceptor { connections, refused, note, clock, noted: None };
+    let acceptor = Acceptor { connections, meter, refused, note, clock, noted: None };
     shell.spawn(acceptor.run(listener, accepted));
     let incoming = ReceiverStream::new(incoming);
     let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });

@@ -148,6 +148,8 @@ pub const NEXT_AGGREGATOR: u8 = 1 << 2;
 pub const NEXT_SCALE: u8 = 1 << 3;
 /// Parameter flag: somebody is missing in the sum (T-02).
 pub const LACKS: u8 = 1 << 4;
+/// Parameter flag: the server has paid for all copies (E-13).
+pub const PAID: u8 = 1 << 5;
 
 /// Query and request flag: past all switches, between worker and server.
 const BYPASS: u8 = 1 << 0;

@@ -21,18 +21,38 @@ pub(super) struct Arrival<'a> {
     pub wire_bytes: u32,
 }
 
+/// What became of the values of a gradient packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Intake {
+    /// They are in the sum.
+    Used,
+    /// They were dropped.
+    Unused,
+}
+
 impl Job {
     /// Does with a gradient packet what the table says.
     pub(super) fn handle_gradient(&mut self, arrival: &Arrival<'_>, context: &mut Context<'_>) {
         self.stats.gradients += 1;
         self.stats.gradient_bytes += u64::from(arrival.wire_bytes);
         self.stats.collisions += u64::from(arrival.gradient.collision);
-        if let Err(why) = self.take_in(arrival, context) {
+        let taken = self.take_in(arrival, context);
+        let Gradient { identity, repair, .. } = arrival.gradient;
+        // A sum that a switch sends again was paid for when it came for the first time, unless that was lost.
+        // spec: E-13
+        if identity.epoch == self.setup.epoch && (!repair || taken == Ok(Intake::Used)) {
+            self.credit.earn(arrival.wire_bytes);
+        }
+        if let Err(why) = taken {
             self.stats.refuse(why);
         }
     }
 
-    fn take_in(&mut self, arrival: &Arrival<'_>, context: &mut Context<'_>) -> Result<(), Refusal> {
+    fn take_in(
+        &mut self,
+        arrival: &Arrival<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<Intake, Refusal> {
         let Arrival { gradient, body, ecn, .. } = arrival;
         let sequence = gradient.identity.sequence;
         let shard = self.locate(&gradient.identity, gradient.server)?;
@@ -57,6 +77,7 @@ impl Job {
                 if is_complete {
                     self.complete(shard, sequence, context);
                 }
+                return Ok(Intake::Used);
             }
             Action::Drop => {
                 slot.mark(gradient, *ecn);
@@ -86,9 +107,10 @@ impl Job {
                 adopt(arrival, place)?;
                 self.stats.adopted += 1;
                 self.finish(shard, sequence, context);
+                return Ok(Intake::Used);
             }
         }
-        Ok(())
+        Ok(Intake::Unused)
     }
 
     /// Whether the numbers are what the job and the attempt call for, and the body holds them.
@@ -199,7 +221,9 @@ fn merge(
         Action::Add => slot.add(gradient, body),
         _ => slot.replace(gradient, body, vacant),
     }
+    slot.packets += 1;
     if action != Action::Add {
+        slot.packets = 1;
         slot.seated = 0;
         taken.fill(0);
     }

@@ -118,7 +118,7 @@ impl Job {
             scaling: Scaling::default(),
             leeway: Leeway::new(&setup, window),
             memory_bytes: memory_bytes(&setup, config.me),
-            credit: Credit::new(setup.trees[0].workers(), setup.parameters.packet_bytes()),
+            credit: Credit::new(setup.trees[0].workers(), setup.parameters.packet_bytes(), window),
             has_differed: false,
             stats: Stats::default(),
             setup,
@@ -192,8 +192,17 @@ impl Job {
 
     /// Answers a worker that misses a result: with it, or by asking those that owe something.
     // spec: T-10
-    pub(super) fn handle_query(&mut self, query: &Query, context: &mut Context<'_>) {
+    pub(super) fn handle_query(
+        &mut self,
+        query: &Query,
+        wire_bytes: u32,
+        context: &mut Context<'_>,
+    ) {
         self.stats.queries += 1;
+        // spec: E-13
+        if query.identity.epoch == self.setup.epoch {
+            self.credit.earn(wire_bytes);
+        }
         self.hear_watermark(query);
         if let Err(why) = self.look_into(query, context) {
             self.stats.refuse(why);

@@ -2,9 +2,10 @@
 
 use thalweg_core::{Body, BodySize, NodeId, Outbox, Purpose, Tag};
 use thalweg_transport::Envelope;
-use thalweg_wire::aggregate::{Announcement, Request, StationBytes};
+use thalweg_wire::aggregate::{Announcement, Parameter, Request, StationBytes};
 use thalweg_wire::tag::Key;
 
+use super::credit::Charge;
 use super::job::{Job, Site};
 use super::judge::{Lacking, State};
 use super::queue::{Progress, Task};
@@ -37,6 +38,21 @@ enum Put {
     Repeat,
 }
 
+/// Node that a packet is sent to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Target {
+    node: NodeId,
+    receiver: Receiver,
+    /// Number of workers that a switch may send it on to; 1 for a worker.
+    workers: u32,
+}
+
+impl Target {
+    fn worker(node: NodeId) -> Target {
+        Target { node, receiver: Receiver::Worker, workers: 1 }
+    }
+}
+
 impl Job {
     /// Sends the next packet of a task.
     pub(super) fn send(&mut self, task: Task, outbox: &mut dyn Outbox) -> Progress {
@@ -58,7 +74,7 @@ impl Job {
         let nodes = site.tree.top_nodes();
         let is_last = next + 1 >= nodes.len();
         let (node, is_again) = (*nodes.get(next)?, site.place.slot.outgoing.is_again);
-        let to = (node, site.receiver(node));
+        let to = site.receiver(node);
         let put = site.put_parameter(to, is_again, outbox);
         if put == Put::NoRoom {
             return Some(Progress::NoRoom);
@@ -78,8 +94,8 @@ impl Job {
             return None;
         }
         let to = match lacking {
-            Lacking::Worker(rank) => (site.tree.node(rank), Receiver::Worker),
-            Lacking::Switch(node) => (node, Receiver::Switch),
+            Lacking::Worker(rank) => Target::worker(site.tree.node(rank)),
+            Lacking::Switch(node) => site.receiver(node),
         };
         let put = site.put_parameter(to, true, outbox);
         if put == Put::NoRoom {
@@ -116,7 +132,7 @@ impl Job {
         let wants_floats = site.place.slot.state == State::Floats;
         let is_sent = match owing {
             Owing::Worker(worker) if wants_floats => {
-                let to = (site.tree.node(worker), Receiver::Worker);
+                let to = Target::worker(site.tree.node(worker));
                 site.put_parameter(to, true, outbox) != Put::NoRoom
             }
             _ => site.put_request(owing, outbox),
@@ -168,20 +184,28 @@ impl Job {
 }
 
 impl Site<'_> {
-    /// Kind of a node right below the server.
-    fn receiver(&self, node: NodeId) -> Receiver {
-        let is_switch = self.tops.iter().any(|top| top.at == node);
-        if is_switch { Receiver::Switch } else { Receiver::Worker }
+    /// A node right below the server.
+    fn receiver(&self, node: NodeId) -> Target {
+        let tops = self.tops.iter().filter(|top| top.at == node);
+        match tops.map(|top| top.seats).sum() {
+            0 => Target::worker(node),
+            workers => Target { node, receiver: Receiver::Switch, workers },
+        }
     }
 
-    /// Sends what workers are told: the result, or the wish for floats. A result is sent only if it is paid for.
+    /// Returns whether the sum came whole from every node right below, in one packet each: what it was made of has stayed with
+    /// switches, and pays for copies of the result there.
+    fn is_summed_below(&self) -> bool {
+        let (workers, slot) = (self.tree.workers(), &self.place.slot);
+        let below: u32 = self.tops.iter().map(|top| top.seats).sum();
+        let children = workers - below + self.tops.len() as u32;
+        slot.seated == workers && slot.packets == children
+    }
+
+    /// Sends what workers are told: the result, or the wish for floats. A result is sent only if it is paid for. A wish for
+    /// floats is a header, and switches withhold it no more than servers do.
     // spec: E-13
-    fn put_parameter(
-        &mut self,
-        (to, receiver): (NodeId, Receiver),
-        is_again: bool,
-        outbox: &mut dyn Outbox,
-    ) -> Put {
+    fn put_parameter(&mut self, to: Target, is_again: bool, outbox: &mut dyn Outbox) -> Put {
         let slot = &*self.place.slot;
         let parameter = slot.parameter(self.setup, self.tree.server(), self.everyone);
         let body_bytes = if parameter.repeat { 0 } else { slot.body_bytes };
@@ -190,14 +214,20 @@ impl Site<'_> {
             _ => BodySize::Length(body_bytes),
         };
         let wire_bytes = self.setup.parameters.overhead_bytes.saturating_add(body_bytes);
-        if !parameter.repeat && !self.credit.covers(wire_bytes) {
-            return Put::Unpaid;
-        }
+        let charge = if parameter.repeat {
+            Some(Charge::of_all(wire_bytes, to.workers))
+        } else {
+            let is_with_switches = !is_again && self.is_summed_below();
+            self.credit.charge(wire_bytes, to.workers, is_with_switches)
+        };
+        let Some(charge) = charge else { return Put::Unpaid };
+        let paid = charge.for_all && to.receiver == Receiver::Switch;
+        let parameter = Parameter { paid, ..parameter };
         let purpose = if parameter.repeat { Purpose::Control } else { Purpose::of_data(is_again) };
         let Some(mut packet) = outbox.lend(size, purpose) else { return Put::NoRoom };
-        self.credit.spend(wire_bytes);
-        let key = self.keys.as_ref().map(|keys| keys.to(receiver));
-        let envelope = envelope(self.setup, key, to);
+        self.credit.spend(charge);
+        let key = self.keys.as_ref().map(|keys| keys.to(to.receiver));
+        let envelope = envelope(self.setup, key, to.node);
         if let (Values::Real(values), Body::Bytes(body), false) =
             (&slot.body, &mut packet.body, parameter.repeat)
         {
@@ -213,16 +243,20 @@ impl Site<'_> {
         let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else {
             return false;
         };
-        self.credit.spend(self.setup.parameters.overhead_bytes);
-        let ((to, receiver), branch, level, wanted, bypass) = match owing {
+        let (to, branch, level, wanted, bypass) = match owing {
             Owing::Station(top) => {
-                ((top.at, Receiver::Switch), top.branch, top.ask_level, top.wanted, false)
+                let Top { at: node, branch, ask_level, wanted, seats: workers, .. } = top;
+                let to = Target { node, receiver: Receiver::Switch, workers };
+                (to, branch, ask_level, wanted, false)
             }
             Owing::Worker(rank) => {
                 let branch = self.tree.branch(rank);
-                ((self.tree.node(rank), Receiver::Worker), branch, branch.end(), 1, true)
+                (Target::worker(self.tree.node(rank)), branch, branch.end(), 1, true)
             }
         };
+        // Every worker below a station may be asked because of it.
+        // spec: E-13
+        self.credit.spend(Charge::of_all(self.setup.parameters.overhead_bytes, to.workers));
         let request = Request {
             identity: slot.identity(self.setup, slot.attempt),
             aggregator: slot.aggregator,
@@ -233,8 +267,8 @@ impl Site<'_> {
             bypass,
             afresh: false,
         };
-        let key = self.keys.as_ref().map(|keys| keys.to(receiver));
-        let envelope = envelope(self.setup, key, to);
+        let key = self.keys.as_ref().map(|keys| keys.to(to.receiver));
+        let envelope = envelope(self.setup, key, to.node);
         envelope.fill_sized(&mut packet, |header| request.encode(header));
         true
     }

@@ -30,6 +30,8 @@ pub(super) struct Slot {
     pub body: Values,
     /// How many workers' contributions are in it.
     pub seated: u32,
+    /// How many packets these came in.
+    pub packets: u32,
     pub congested: bool,
     pub overflow: bool,
     pub collision: bool,
@@ -95,6 +97,7 @@ impl Default for Slot {
             body_bytes: 0,
             body: Values::Length,
             seated: 0,
+            packets: 0,
             congested: false,
             overflow: false,
             collision: false,

@@ -8,7 +8,8 @@ use thalweg_core::{
     Purpose, Reports, Span, Time, Verdict,
 };
 use thalweg_wire::aggregate::{
-    Announcement, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, Query, Request, Scale,
+    Announcement, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, ParameterView, Query,
+    Request, Scale,
 };
 
 use super::{Config, Event, Missing, Server, Stats};
@@ -110,6 +111,13 @@ impl Sent {
 
     fn to(&self) -> u32 {
         self.meta.dst.0
+    }
+
+    /// Its header, whether or not the server has paid for copies.
+    fn meaning(&self) -> Header {
+        let mut header = self.header;
+        ParameterView::mark_unpaid(&mut header);
+        header
     }
 }
 

@@ -310,8 +310,7 @@ impl Array {
     }
 
     /// [`may_ask`](Array::may_ask) for what is sent on of a sum. If that is bounded, it is sent at most as often as
-    /// children have contributed to it, times their number: a tenant makes the switch send no more bytes than it has
-    /// sent, times the ranks of its job.
+    /// children have contributed to it: the server takes each for a contribution, which pays for results.
     // spec: E-13
     pub(super) fn may_hand_over(
         &mut self,
@@ -326,9 +325,19 @@ impl Array {
         }
         let slot = &self.slots[place as usize];
         let handed_over = &mut self.handed_over[place as usize];
-        let paid_for = slot.bitmap.count_ones() * slot.key.full().count_ones();
         *handed_over += 1;
-        !is_bounded || *handed_over <= paid_for
+        !is_bounded || *handed_over <= slot.bitmap.count_ones()
+    }
+
+    /// Bytes of the contributions to a sum that have not left the switch. A sum that was sent on went with one of them.
+    // spec: E-13
+    pub(super) fn absorbed_bytes(&self, place: u32, is_sent_on: bool, overhead_bytes: u32) -> u64 {
+        let slot = self.slot(place);
+        let handed_over =
+            if slot.marks & ASKED != 0 { self.handed_over[place as usize] } else { 0 };
+        let left = handed_over.saturating_add(is_sent_on.into());
+        let absorbed = slot.bitmap.count_ones().saturating_sub(left);
+        u64::from(absorbed) * u64::from(slot.key.body_bytes() + overhead_bytes)
     }
 
     /// Notes that the sum is to be sent again. `false` if it was noted before.

@@ -38,16 +38,28 @@ impl Switch {
         if parameter.level <= self.groups.at(index).level {
             return self.drop_malformed();
         }
-        let group = self.groups.at_mut(index);
-        let level = group.level;
-        // A wish for floats has no values.
-        let is_kept = group.tell(identity.sequence, now) && !parameter.repeat;
+        let group = self.groups.at(index);
+        let (level, stations, generation) =
+            (group.level, group.stations().len(), prefix.generation());
         view.level = level;
-        let generation = prefix.generation();
-        for at in 0..self.groups.at(index).stations().len() {
-            let Station { upper_places, .. } = self.groups.at(index).stations()[at];
+        let summed_at = |switch: &Switch, at: usize| {
+            let Station { upper_places, .. } = switch.groups.at(index).stations()[at];
             let fragment = Fragment { identity, server, level, upper_places, generation };
-            let place = index::place(aggregator, level, upper_places, self.array.len());
+            (index::place(aggregator, level, upper_places, switch.array.len()), fragment)
+        };
+        for at in 0..stations {
+            let (place, fragment) = summed_at(self, at);
+            if let Some(slot) = self.array.find_fragment(place, &fragment) {
+                let is_sent_on = slot.missing() == 0;
+                self.earn_absorbed(index, place, is_sent_on);
+            }
+        }
+        let group = self.groups.at_mut(index);
+        let is_paid = parameter.paid || group.pay_copies(packet.meta.wire_bytes);
+        // A wish for floats has no values.
+        let is_kept = is_paid && group.tell(identity.sequence, now) && !parameter.repeat;
+        for at in 0..stations {
+            let (place, fragment) = summed_at(self, at);
             if self.array.find_fragment(place, &fragment).is_some() {
                 self.stats.freed_by_parameter += 1;
                 if is_kept {
@@ -60,7 +72,19 @@ impl Switch {
                 self.free(place);
             }
         }
+        if !is_paid {
+            self.stats.withheld += 1;
+            return Verdict::Consume;
+        }
         self.send_down(index, prefix, server, packet)
+    }
+
+    /// Contributions to a sum that is about to be freed pay for copies of results, as far as they have not left the switch.
+    // spec: E-13
+    pub(super) fn earn_absorbed(&mut self, group: usize, place: u32, is_sent_on: bool) {
+        let bytes = self.array.absorbed_bytes(place, is_sent_on, self.config.overhead_bytes);
+        let group = self.groups.at_mut(group);
+        group.account.earn(bytes * u64::from(group.fan_out()));
     }
 
     /// Sends a result to all nodes below, sealed for them. Where these are workers and switches, the switches get copies.

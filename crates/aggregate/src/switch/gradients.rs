@@ -8,7 +8,7 @@ use thalweg_wire::aggregate::{
 
 use super::Switch;
 use super::aggregator::Over;
-use super::key::{Key, Part};
+use super::key::{Fragment, Key, Part};
 use super::table::{self, Action, Class, Tier};
 use crate::index;
 
@@ -186,6 +186,11 @@ impl Switch {
     // spec: A-07
     fn flush(&mut self, arrival: &mut Arrival<'_>) {
         self.stats.flushed += 1;
+        // spec: E-13
+        let Fragment { identity, server, .. } = arrival.part.key.fragment();
+        if let Some(group) = self.groups.index(identity.job, identity.epoch, server) {
+            self.earn_absorbed(group, arrival.place, true);
+        }
         self.send_on(arrival);
         self.free(arrival.place);
     }

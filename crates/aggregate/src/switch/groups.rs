@@ -6,6 +6,8 @@ use foldhash::fast::FixedState;
 use thalweg_core::{JobId, NodeId, Time};
 use thalweg_wire::aggregate::{Announcement, CHILDREN_MAX, LEVELS, STATIONS_MAX, StationBytes};
 
+use crate::account::Account;
+
 /// Job and server: one tree in each epoch.
 type Name = (JobId, NodeId);
 
@@ -32,6 +34,9 @@ pub(super) struct Group {
     /// Number of results that are kept from now on.
     keeping: u32,
     pub(super) recent: Recent,
+    /// Bytes that contributions of the tree have paid for here.
+    // spec: E-13
+    pub(super) account: Account,
 }
 
 /// Number of results that are kept after a query. Queries show that packets are lost; where none are, nothing is copied.
@@ -95,7 +100,7 @@ impl Group {
     fn new(
         announcement: &Announcement,
         stations: &[StationBytes],
-        has_seals: bool,
+        Limits { has_seals, longest_wire_bytes, .. }: Limits,
         used: u64,
     ) -> Group {
         let switches = if has_seals { announcement.switches } else { [0; STATIONS_MAX] };
@@ -113,6 +118,7 @@ impl Group {
             used,
             keeping: 0,
             recent: Recent { sent: [(u64::MAX, Time::ZERO); RECENT], next: 0 },
+            account: Account::new(0, 0),
         };
         let mut next_child = 0;
         for (station, switches) in stations.iter().zip(switches) {
@@ -132,6 +138,8 @@ impl Group {
         group.list_targets(|switches| !switches);
         group.worker_count = group.target_count;
         group.list_targets(|switches| switches);
+        let copies_bytes = group.copies_bytes(longest_wire_bytes);
+        group.account = Account::new(copies_bytes, copies_bytes * u64::from(RESULTS_KEPT));
         group
     }
 
@@ -157,6 +165,29 @@ impl Group {
     /// The switches below, each once. None where headers are not sealed.
     pub(super) fn switches(&self) -> &[NodeId] {
         &self.targets[self.worker_count..self.target_count]
+    }
+
+    /// Number of nodes below, each of which gets every result.
+    pub(super) fn fan_out(&self) -> u32 {
+        self.target_count as u32
+    }
+
+    /// Bytes that the switch adds where it sends a packet from above to all nodes below.
+    #[inline]
+    fn copies_bytes(&self, wire_bytes: u32) -> u64 {
+        u64::from(wire_bytes) * u64::from(self.fan_out().saturating_sub(1))
+    }
+
+    /// Pays for the copies of a result. Returns false if nobody has paid for them.
+    // spec: E-13
+    #[inline]
+    pub(super) fn pay_copies(&mut self, wire_bytes: u32) -> bool {
+        let bytes = self.copies_bytes(wire_bytes);
+        let is_paid = self.account.covers(bytes);
+        if is_paid {
+            self.account.spend(bytes);
+        }
+        is_paid
     }
 
     /// Keeps results from now on: somebody asks.
@@ -193,19 +224,27 @@ pub(super) struct Groups {
     /// Never iterated.
     by_name: HashMap<Name, u32, FixedState>,
     groups: Vec<Group>,
-    groups_max: usize,
-    /// True if workers and switches below are kept apart.
-    has_seals: bool,
+    limits: Limits,
     lookups: u64,
 }
 
+/// What a switch settles when it starts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Most groups.
+    pub(super) groups_max: usize,
+    /// True if workers and switches below are kept apart.
+    pub(super) has_seals: bool,
+    /// Length of the longest packet with a sum. A new group has paid for the copies of one.
+    pub(super) longest_wire_bytes: u32,
+}
+
 impl Groups {
-    /// Room for so many.
-    pub(super) fn new(groups_max: u32, has_seals: bool) -> Groups {
-        let groups_max = groups_max as usize;
+    /// Room for as many groups as the limits say.
+    pub(super) fn new(limits: Limits) -> Groups {
+        let groups_max = limits.groups_max;
         Groups {
-            groups_max,
-            has_seals,
+            limits,
             // A table that is never more than half full cleans itself up where it is.
             by_name: HashMap::with_capacity_and_hasher(2 * groups_max, FixedState::default()),
             groups: Vec::with_capacity(groups_max),
@@ -243,19 +282,21 @@ impl Groups {
     }
 
     /// Takes in what is announced, unless something newer is known of the tree. The least recently
-    /// used group goes where there is no room.
+    /// used group goes where there is no room. What was paid for, or was not, stays so: an epoch begins whenever a rank asks
+    /// for one.
     pub(super) fn announce(&mut self, announcement: &Announcement, stations: &[StationBytes]) {
         self.lookups += 1;
-        let group = Group::new(announcement, stations, self.has_seals, self.lookups);
+        let mut group = Group::new(announcement, stations, self.limits, self.lookups);
         if let Some(&index) = self.by_name.get(&group.name) {
             let known = &mut self.groups[index as usize];
             if known.epoch <= group.epoch {
+                group.account = known.account;
                 *known = group;
             }
             return;
         }
         let index = self.groups.len();
-        if index < self.groups_max {
+        if index < self.limits.groups_max {
             self.by_name.insert(group.name, index as u32);
             self.groups.push(group);
             return;
@@ -273,6 +314,10 @@ mod tests {
     use super::*;
 
     const SERVER: NodeId = NodeId(9);
+
+    fn room(groups_max: usize, has_seals: bool) -> Groups {
+        Groups::new(Limits { groups_max, has_seals, longest_wire_bytes: 1_000 })
+    }
 
     fn announce(groups: &mut Groups, job: u64, epoch: u32, children: &[&[u32]]) {
         announce_switches(groups, (job, epoch), children, [0; STATIONS_MAX]);
@@ -307,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_group_knows_its_stations_and_names_every_node_once() {
-        let mut groups = Groups::new(4, true);
+        let mut groups = room(4, true);
         announce(&mut groups, 1, 1, &[&[5, 6, 6], &[6, 7]]);
         let group = groups.find(JobId(1), 1, SERVER).unwrap();
         assert_eq!(group.workers(), [NodeId(5), NodeId(6), NodeId(7)]);
@@ -324,7 +369,7 @@ mod tests {
     #[test]
     fn workers_and_switches_are_kept_apart_where_headers_are_sealed() {
         for has_seals in [true, false] {
-            let mut groups = Groups::new(4, has_seals);
+            let mut groups = room(4, has_seals);
             let children: [&[u32]; 2] = [&[8, 5, 9], &[8, 6]];
             announce_switches(&mut groups, (1, 1), &children, [0b101, 0b01, 0, 0]);
             let group = groups.find(JobId(1), 1, SERVER).unwrap();
@@ -336,9 +381,29 @@ mod tests {
         }
     }
 
+    // spec: E-13 machine
+    #[test]
+    fn copies_are_paid_for_and_a_new_epoch_pays_for_none() {
+        let mut groups = room(4, true);
+        announce(&mut groups, 1, 1, &[&[5, 6, 7]]);
+        let pay = |groups: &mut Groups, epoch, wire_bytes| {
+            let index = groups.index(JobId(1), epoch, SERVER).unwrap();
+            groups.at_mut(index).pay_copies(wire_bytes)
+        };
+        assert!(!pay(&mut groups, 1, 1_001), "it begins with two copies of the longest packet");
+        assert!(pay(&mut groups, 1, 900));
+        assert!(!pay(&mut groups, 1, 200));
+        announce(&mut groups, 1, 2, &[&[5, 6, 7]]);
+        assert!(!pay(&mut groups, 2, 200));
+        assert!(pay(&mut groups, 2, 100));
+        announce(&mut groups, 2, 1, &[&[5]]);
+        let index = groups.index(JobId(2), 1, SERVER).unwrap();
+        assert!(groups.at_mut(index).pay_copies(1_000), "one node below gets what comes");
+    }
+
     #[test]
     fn a_new_epoch_replaces_the_old_one_and_not_the_other_way_round() {
-        let mut groups = Groups::new(4, false);
+        let mut groups = room(4, false);
         announce(&mut groups, 1, 5, &[&[5]]);
         announce(&mut groups, 1, 4, &[&[6]]);
         assert!(knows(&mut groups, 1, 5) && !knows(&mut groups, 1, 4));
@@ -349,7 +414,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_goes_where_there_is_no_room() {
-        let mut groups = Groups::new(2, false);
+        let mut groups = room(2, false);
         announce(&mut groups, 1, 1, &[&[5]]);
         announce(&mut groups, 2, 1, &[&[5]]);
         assert!(knows(&mut groups, 1, 1));

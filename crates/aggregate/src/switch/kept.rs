@@ -7,12 +7,11 @@
 // spec: T-10
 
 use thalweg_core::{Body, BodySize, Header, NodeId, Outbox, Purpose, Span, Time};
-use thalweg_wire::aggregate::Query;
+use thalweg_wire::aggregate::{ParameterView, Query};
 use thalweg_wire::tag;
 
 use super::Switch;
 use super::aggregator::{ASKED, Aggregator, Array, KEPT};
-use super::groups::Recent;
 use super::key::Fragment;
 use super::outgoing::Task;
 use crate::keys::Receiver;
@@ -26,8 +25,6 @@ pub(super) struct Kept {
     sent_at: Time,
     /// Children that have got it again, where the last of them did so less than an asking gap ago.
     repeated: u32,
-    /// Number of times that it may be sent again.
-    left: u32,
 }
 
 /// Decision about a query for a result that is kept.
@@ -37,13 +34,11 @@ enum Turn {
     Now,
     /// It comes too soon after the last answer.
     Held,
-    /// It is for others to answer.
-    Spent,
 }
 
 impl Kept {
     pub(super) const NONE: Kept =
-        Kept { header: [0; size_of::<Header>()], sent_at: Time::ZERO, repeated: 0, left: 0 };
+        Kept { header: [0; size_of::<Header>()], sent_at: Time::ZERO, repeated: 0 };
 }
 
 impl Aggregator {
@@ -54,9 +49,7 @@ impl Aggregator {
 }
 
 impl Array {
-    /// Writes a result over the sum that it answers, which is about to be freed. It is sent again at most as often as
-    /// children have contributed, times their number, less what was sent of the sum before it was full.
-    // spec: E-13
+    /// Writes a result over the sum that it answers, which is about to be freed.
     #[inline]
     pub(super) fn keep(&mut self, now: Time, place: u32, result: &Header, body: &Body<'_>) {
         let slot = &mut self.slots[place as usize];
@@ -65,12 +58,11 @@ impl Array {
         if !is_alike {
             return;
         }
-        let paid_for = slot.bitmap.count_ones() * slot.key.full().count_ones();
-        let was_asked = slot.marks & ASKED != 0;
-        let used = if was_asked { self.handed_over[place as usize] } else { 0 };
         slot.marks = KEPT;
-        let left = paid_for.saturating_sub(used);
-        self.kept[place as usize] = Kept { header: *result, sent_at: now, repeated: 0, left };
+        let mut header = *result;
+        // Who gets it again makes copies that nobody has paid for yet.
+        ParameterView::mark_unpaid(&mut header);
+        self.kept[place as usize] = Kept { header, sent_at: now, repeated: 0 };
         if let Body::Bytes(body) = body {
             self.values_mut(place, body.len()).copy_from_slice(body);
         }
@@ -84,9 +76,6 @@ impl Array {
     /// Decides whether a child gets a result that is kept: at most once in a gap.
     fn repeat(&mut self, now: Time, place: u32, child: u32, gap: Span) -> Turn {
         let (slot, kept) = (&mut self.slots[place as usize], &mut self.kept[place as usize]);
-        if kept.left == 0 {
-            return Turn::Spent;
-        }
         let asked_at = &mut self.asked_at[place as usize];
         if slot.marks & ASKED == 0 || now.since(*asked_at) >= gap {
             kept.repeated = 0;
@@ -95,7 +84,6 @@ impl Array {
             return Turn::Held;
         }
         kept.repeated |= child;
-        kept.left -= 1;
         slot.marks |= ASKED;
         *asked_at = now;
         Turn::Now
@@ -118,33 +106,34 @@ impl Switch {
         }
         let to = self.listed[0];
         let receiver = if self.listed_workers > 0 { Receiver::Worker } else { Receiver::Switch };
-        let Some(recent) = self.recent(fragment) else { return false };
+        let Fragment { identity, server, .. } = fragment;
+        let index = self.groups.index(identity.job, identity.epoch, *server);
+        let Some(index) = index else { return false };
+        let wire_bytes = self.array.slot(place).key.body_bytes() + self.config.overhead_bytes;
+        let group = self.groups.at(index);
         // The worker had only what was sent before this result, which may still be in flight.
-        let last_sent_at = query.heard().and_then(|last| recent.sent_at(last));
+        let last_sent_at = query.heard().and_then(|last| group.recent.sent_at(last));
         let has_crossed = last_sent_at.is_some_and(|last| last < sent_at);
+        // spec: E-13
+        if !has_crossed && !group.account.covers(wire_bytes.into()) {
+            return false;
+        }
         let turn = if has_crossed {
             Turn::Held
         } else {
             self.array.repeat(now, place, child, self.config.ask_gap)
         };
         match turn {
-            Turn::Spent => return false,
             Turn::Held => self.stats.asks_held += 1,
             Turn::Now => {
+                let group = self.groups.at_mut(index);
+                group.account.spend(wire_bytes.into());
                 // That the worker has it says no longer when it came.
-                if let Some(recent) = self.recent(fragment) {
-                    recent.forget(fragment.identity.sequence);
-                }
+                group.recent.forget(fragment.identity.sequence);
                 self.push(Task::Result { place, fragment: *fragment, to, receiver });
             }
         }
         true
-    }
-
-    fn recent(&mut self, fragment: &Fragment) -> Option<&mut Recent> {
-        let Fragment { identity, server, .. } = fragment;
-        let index = self.groups.index(identity.job, identity.epoch, *server)?;
-        Some(&mut self.groups.at_mut(index).recent)
     }
 
     /// Sends a result that is kept to a child, unless its aggregator has been taken since.

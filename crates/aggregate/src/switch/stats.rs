@@ -74,6 +74,8 @@ counters! {
         pub notices: u64,
         /// Results sent once more to a child that lacked them.
         pub results_repeated: u64,
+        /// Results that came and were not sent down: the packets of the job have not paid for the copies.
+        pub withheld: u64,
         /// Results sent to switches below beside the packet that workers got, since both need other keys.
         pub results_copied: u64,
         /// Packets of its own that it could not remember to send.

@@ -113,12 +113,12 @@ async fn run(
 ) {
     let Stage { mut builder, listener, mut guard, connections } = stage;
     guard.is_for_operators = true;
-    let (refused, clock) = (guard.refused.clone(), guard.clock);
+    let (meter, refused, clock) = (guard.meter.clone(), guard.refused.clone(), guard.clock);
     let pacing = PacingServer::new(board).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let router = builder.add_service(InterceptedService::new(pacing, guard));
     let (end, ended) = oneshot::channel::<()>();
     let (accepted, incoming) = mpsc::channel(1);
-    let acceptor = Acceptor { connections, refused, note: on_note, clock, noted: None };
+    let acceptor = Acceptor { connections, meter, refused, note: on_note, clock, noted: None };
     tokio::spawn(acceptor.run(listener, accepted));
     let incoming = ReceiverStream::new(incoming);
     let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });

@@ -7,7 +7,9 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use socket2::SockRef;
 use thalweg_core::{Span, Time};
 use thalweg_net::descriptors;
 use thalweg_net::fork::KeptFromChildren;
@@ -16,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time;
 
 use super::TICK;
+use super::meter::SharedMeter;
 use crate::budget::{ConnectionBudgets, Reason, Refused};
 use crate::clock::Clock;
 use crate::connection::{Connection, Watch};
@@ -123,6 +126,7 @@ fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
 /// Takes in the connections of a listener.
 pub(crate) struct Acceptor<N> {
     pub(crate) connections: Connections,
+    pub(crate) meter: SharedMeter,
     pub(crate) refused: Refused,
     /// Gets lines for the operator.
     pub(crate) note: N,
@@ -149,7 +153,7 @@ impl<N: Fn(String)> Acceptor<N> {
                     }
                 }
                 Err(error) => {
-                    self.note(format!("a connection could not be taken: {error}"));
+                    self.note(|| format!("a connection could not be taken: {error}"));
                     time::sleep(TICK).await;
                 }
             }
@@ -157,7 +161,7 @@ impl<N: Fn(String)> Acceptor<N> {
     }
 
     fn take_in(&mut self, stream: TcpStream, from: IpAddr) -> Option<Connection> {
-        match self.connections.admit(from, stream.as_raw_fd().unsigned_abs().into()) {
+        match self.admit(&stream, from) {
             Ok(permit) => {
                 let connection = Connection::admitted(stream, permit);
                 let watch = connection.watch();
@@ -169,27 +173,38 @@ impl<N: Fn(String)> Acceptor<N> {
             }
             Err(reason) => {
                 self.refused.count(reason);
+                // Without it the system would wait for the rest of each.
+                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
                 let why = match reason {
                     Reason::Descriptors => "descriptors are scarce: raise `ulimit -n`",
+                    Reason::Denials => "too many calls from there had no valid token",
                     _ => "there are too many from there, or in total",
                 };
-                self.note(format!("a connection from {from} was closed: {why}"));
+                self.note(|| format!("a connection from {from} was closed: {why}"));
                 None
             }
         }
     }
 
-    fn note(&mut self, text: String) {
+    /// Takes down a connection, unless there is no room for it or its address has been refused too often.
+    fn admit(&self, stream: &TcpStream, from: IpAddr) -> Result<Permit, Reason> {
+        if !self.meter.may_deny(self.clock.now(), from) {
+            return Err(Reason::Denials);
+        }
+        self.connections.admit(from, stream.as_raw_fd().unsigned_abs().into())
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
         let now = self.clock.now();
         if self.noted.is_none_or(|noted| now.since(noted) >= NOTE_EVERY) {
             self.noted = Some(now);
-            (self.note)(text);
+            (self.note)(text());
         }
     }
 }
 
 /// Closes a connection on which no call has passed in time. That takes the TLS handshake and the first bytes of HTTP/2.
-async fn close_if_mute(watch: Watch, within: std::time::Duration, refused: Refused) {
+async fn close_if_mute(watch: Watch, within: Duration, refused: Refused) {
     time::sleep(within).await;
     if watch.close_if_unproven() {
         refused.count(Reason::Mute);

@@ -9,6 +9,8 @@ use thalweg_wire::aggregate::SwitchLimits;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ServiceNote;
+use super::unread::Unread;
+use crate::budget::{Reason, Refused};
 use crate::caller::Caller;
 use crate::clock::Clock;
 use crate::message::{Join, ToRank};
@@ -50,11 +52,13 @@ pub(super) struct Desk {
     next_link: u64,
     errands: mpsc::UnboundedSender<Errand>,
     on_note: Box<dyn Fn(ServiceNote) + Send>,
+    refused: Refused,
 }
 
 /// Our end of a stream. Dropping it ends the stream.
 struct Outgoing {
     messages: mpsc::Sender<ToRank>,
+    unread: Unread,
     _is_open: oneshot::Sender<()>,
 }
 
@@ -64,6 +68,7 @@ pub(super) struct Stream {
     /// Silence of a kernel that means death in this job.
     pub(super) failure_after: Span,
     pub(super) messages: mpsc::Receiver<ToRank>,
+    pub(super) unread: Unread,
     /// Resolves when the stream has ended.
     pub(super) closed: oneshot::Receiver<()>,
 }
@@ -74,9 +79,10 @@ impl Desk {
         plane: Arc<dyn DataPlane>,
         errands: mpsc::UnboundedSender<Errand>,
         on_note: Box<dyn Fn(ServiceNote) + Send>,
+        refused: Refused,
     ) -> Desk {
         let (streams, clock) = (BTreeMap::new(), Clock::start());
-        Desk { registry, plane, clock, streams, next_link: 0, errands, on_note }
+        Desk { registry, plane, clock, streams, next_link: 0, errands, on_note, refused }
     }
 
     /// Opens a stream for a rank.
@@ -85,14 +91,16 @@ impl Desk {
         self.next_link += 1;
         let (sender, messages) = mpsc::channel(QUEUE_MESSAGES);
         let (_is_open, closed) = oneshot::channel();
-        self.streams.insert(link, Outgoing { messages: sender, _is_open });
+        let unread = Unread::default();
+        let outgoing = Outgoing { messages: sender, unread: unread.clone(), _is_open };
+        self.streams.insert(link, outgoing);
         let failure_after = self.registry.failure_after(join.job);
         let attended = self.tell(|registry, now| registry.attend(now, link, caller, join));
         if let Err(refusal) = attended {
             self.streams.remove(&link);
             return Err(refusal);
         }
-        Ok(Stream { link, failure_after, messages, closed })
+        Ok(Stream { link, failure_after, messages, unread, closed })
     }
 
     /// Forgets a stream that broke.
@@ -135,7 +143,9 @@ impl Desk {
                     return;
                 }
                 // What it misses now it can never make up for.
-                if stream.messages.try_send(message).is_err() {
+                let is_lost = !stream.unread.enqueue(&message);
+                if is_lost || stream.messages.try_send(message).is_err() {
+                    self.refused.count(Reason::Unread);
                     self.streams.remove(&link);
                     self.registry.hang_up(now, link, Ending::Closed);
                 }

@@ -1,6 +1,8 @@
 //! Checks of every call before it is served: credentials, and the budget of calls.
 // spec: E-04, E-12
 
+use std::time::Duration;
+
 use tonic::service::Interceptor;
 use tonic::{Extensions, Request, Status};
 
@@ -10,6 +12,9 @@ use crate::caller::{Caller, NOWHERE};
 use crate::clock::Clock;
 use crate::connection::watch_of;
 use crate::credentials::{Checked, Denial};
+
+/// Time for which a connection stays whose first call was refused for its token: the answer has to arrive.
+const DENIED_STAYS: Duration = Duration::from_millis(200);
 
 /// Lets in callers that show a credential and have calls left. The request carries its [`Caller`] from then on.
 #[derive(Clone, Debug)]
@@ -28,6 +33,9 @@ impl Guard {
         let address = watch.address().unwrap_or(NOWHERE);
         let denied = |Denial { reason, text }: Denial| {
             self.refused.count(reason);
+            // Who has calls left learns why. All others have learned it.
+            let is_told = self.meter.deny(self.clock.now(), address);
+            watch.close_unproven_after(if is_told { DENIED_STAYS } else { Duration::ZERO });
             Status::unauthenticated(text)
         };
         let caller = self.credentials.caller(shown, address).map_err(denied)?;

@@ -2,10 +2,13 @@
 // spec: E-12
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use thalweg_core::{Span, Time};
+use thalweg_core::Time;
 
+use super::unread::{Room, Rooms};
+use crate::bucket::Bucket;
 use crate::budget::{CallBudgets, CallRate, Reason};
 use crate::caller::Holder;
 
@@ -14,7 +17,11 @@ use crate::caller::Holder;
 pub(crate) struct Meter {
     budgets: CallBudgets,
     holders: BTreeMap<Holder, Account>,
+    /// Calls without a valid token that may still come, by address.
+    denials: BTreeMap<IpAddr, Bucket>,
     total: Bucket,
+    /// Memory of messages of all tokens.
+    room: Arc<Room>,
     streams: usize,
 }
 
@@ -29,6 +36,16 @@ pub(crate) struct StreamPermit {
     holder: Holder,
 }
 
+/// Rate at which every stream is read, whatever its token has used up: more than a rank sends that only reports that it lives, and
+/// at once all operations that it reports when ranks differ.
+const LEAST_MESSAGES: CallRate = CallRate { per_s: 8, burst: 512 };
+
+/// Messages of one stream.
+#[derive(Debug)]
+pub(crate) struct MessageMeter {
+    least: Bucket,
+}
+
 /// Most accounts before those are looked for that can be forgotten.
 const ACCOUNTS_KEPT: usize = 1_024;
 
@@ -36,25 +53,17 @@ const ACCOUNTS_KEPT: usize = 1_024;
 struct Account {
     calls: Bucket,
     listings: Bucket,
+    messages: Bucket,
+    room: Arc<Room>,
     streams: usize,
 }
-
-/// A token bucket.
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    rate: CallRate,
-    /// Calls that may come now, in millionths.
-    left: u64,
-    /// When that was so.
-    at: Time,
-}
-
-const MILLION: u64 = 1_000_000;
 
 impl Meter {
     pub(crate) fn new(budgets: CallBudgets, now: Time) -> Meter {
         let total = Bucket::new(budgets.calls_in_total, now);
-        Meter { budgets, holders: BTreeMap::new(), total, streams: 0 }
+        let room = Room::new(budgets.unread_bytes_in_total);
+        let (holders, denials) = (BTreeMap::new(), BTreeMap::new());
+        Meter { budgets, holders, denials, total, room, streams: 0 }
     }
 
     /// Takes down a call, or says which budget is used up.
@@ -93,6 +102,29 @@ impl Meter {
         Ok(())
     }
 
+    /// Takes down a call that was refused for its token. Returns false if the address has no such calls left.
+    fn deny(&mut self, now: Time, address: IpAddr) -> bool {
+        if self.denials.len() >= ACCOUNTS_KEPT && !self.denials.contains_key(&address) {
+            self.denials.retain(|_, bucket| !bucket.is_full(now));
+        }
+        let rate = self.budgets.denials;
+        self.denials.entry(address).or_insert_with(|| Bucket::new(rate, now)).take(now)
+    }
+
+    /// Returns whether an address may be refused a call.
+    fn may_deny(&mut self, now: Time, address: IpAddr) -> bool {
+        self.denials.get_mut(&address).is_none_or(|bucket| bucket.has_one(now))
+    }
+
+    fn rooms(&mut self, now: Time, holder: Holder) -> Rooms {
+        let total = Arc::clone(&self.room);
+        Rooms { own: Arc::clone(&self.account(now, holder).room), total }
+    }
+
+    fn message(&mut self, now: Time, holder: Holder) -> bool {
+        self.account(now, holder).messages.take(now)
+    }
+
     fn close(&mut self, holder: Holder) {
         self.streams = self.streams.saturating_sub(1);
         if let Some(account) = self.holders.get_mut(&holder) {
@@ -104,10 +136,12 @@ impl Meter {
         if self.holders.len() >= ACCOUNTS_KEPT && !self.holders.contains_key(&holder) {
             self.holders.retain(|_, account| !account.is_whole(now));
         }
-        let CallBudgets { calls, listings, .. } = self.budgets;
+        let CallBudgets { calls, listings, messages, unread_bytes, .. } = self.budgets;
         self.holders.entry(holder).or_insert_with(|| Account {
             calls: Bucket::new(calls, now),
             listings: Bucket::new(listings, now),
+            messages: Bucket::new(messages, now),
+            room: Room::new(unread_bytes),
             streams: 0,
         })
     }
@@ -116,36 +150,8 @@ impl Meter {
 impl Account {
     /// Returns whether it says no more than a new one.
     fn is_whole(&mut self, now: Time) -> bool {
-        self.streams == 0 && self.calls.is_full(now) && self.listings.is_full(now)
-    }
-}
-
-impl Bucket {
-    fn new(rate: CallRate, now: Time) -> Bucket {
-        Bucket { rate, left: u64::from(rate.burst) * MILLION, at: now }
-    }
-
-    fn take(&mut self, now: Time) -> bool {
-        self.fill(now);
-        let is_there = self.left >= MILLION;
-        if is_there {
-            self.left -= MILLION;
-        }
-        is_there
-    }
-
-    fn is_full(&mut self, now: Time) -> bool {
-        self.fill(now);
-        self.left == u64::from(self.rate.burst) * MILLION
-    }
-
-    fn fill(&mut self, now: Time) {
-        let most = u64::from(self.rate.burst) * MILLION;
-        let passed_us = now.since(self.at).as_ps() / Span::from_us(1).as_ps();
-        // What is less than a microsecond counts next time.
-        self.at += Span::from_us(1) * passed_us;
-        let more = u64::from(self.rate.per_s).saturating_mul(passed_us);
-        self.left = self.left.saturating_add(more).min(most);
+        let buckets = [&mut self.calls, &mut self.listings, &mut self.messages];
+        self.streams == 0 && buckets.into_iter().all(|bucket| bucket.is_full(now))
     }
 }
 
@@ -172,6 +178,16 @@ impl SharedMeter {
         self.lock().list(now, holder)
     }
 
+    /// Takes down a call that was refused for its token. Returns false if the address has no such calls left.
+    pub(crate) fn deny(&self, now: Time, address: IpAddr) -> bool {
+        self.lock().deny(now, address)
+    }
+
+    /// Returns whether an address has calls left that are refused for their token.
+    pub(crate) fn may_deny(&self, now: Time, address: IpAddr) -> bool {
+        self.lock().may_deny(now, address)
+    }
+
     /// Takes down a stream, or says which budget is used up.
     pub(crate) fn open(&self, now: Time, holder: Holder) -> Result<StreamPermit, (Reason, String)> {
         self.lock().open(now, holder)?;
@@ -181,6 +197,24 @@ impl SharedMeter {
     fn lock(&self) -> MutexGuard<'_, Meter> {
         // Every call leaves the counts whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StreamPermit {
+    /// Memory that messages on the stream may take.
+    pub(super) fn rooms(&self, now: Time) -> Rooms {
+        self.meter.lock().rooms(now, self.holder)
+    }
+
+    /// Returns whether the next message of the stream may be read now.
+    pub(crate) fn may_read(&self, now: Time, stream: &mut MessageMeter) -> bool {
+        stream.least.take(now) || self.meter.lock().message(now, self.holder)
+    }
+}
+
+impl MessageMeter {
+    pub(crate) fn new(now: Time) -> MessageMeter {
+        MessageMeter { least: Bucket::new(LEAST_MESSAGES, now) }
     }
 }
 
@@ -194,6 +228,8 @@ impl Drop for StreamPermit {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
+    use thalweg_core::Span;
+
     use super::*;
 
     const START: Time = Time::from_ps(1_000_000_000_000);
@@ -203,8 +239,11 @@ mod tests {
             calls: CallRate { per_s: 10, burst: 20 },
             listings: CallRate { per_s: 1, burst: 2 },
             calls_in_total: CallRate { per_s: 100, burst: 50 },
+            denials: CallRate { per_s: 5, burst: 10 },
+            messages: CallRate { per_s: 50, burst: 100 },
             streams: 3,
             streams_in_total: 5,
+            ..CallBudgets::default()
         };
         Meter::new(budgets, START)
     }
@@ -256,6 +295,41 @@ mod tests {
         assert!(open(3).unwrap_err().1.contains("of all tokens is used up: 5"));
         own.pop();
         assert!(open(1).is_ok());
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn calls_without_a_token_are_counted_by_address() {
+        let mut meter = meter();
+        let address = |last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
+        assert!(meter.may_deny(START, address(1)));
+        assert_eq!((0..99).filter(|_| meter.deny(START, address(1))).count(), 10);
+        assert!(!meter.may_deny(START, address(1)) && meter.may_deny(START, address(2)));
+        let later = START + Span::from_ms(1_050);
+        assert!(meter.may_deny(later, address(1)), "it fills with time");
+        assert_eq!((0..99).filter(|_| meter.deny(later, address(1))).count(), 5);
+        assert!(meter.call(START, Holder::Address(address(1))).is_ok(), "others are not affected");
+        for at in 0..100_000_u32 {
+            let now = later + Span::from_ms(5) * u64::from(at);
+            meter.deny(now, IpAddr::V4(Ipv4Addr::from_bits(at)));
+        }
+        assert!(meter.denials.len() <= 2 * ACCOUNTS_KEPT, "{}", meter.denials.len());
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn a_stream_is_read_at_the_rate_of_its_token_and_never_less_than_a_rank_needs() {
+        let meter = SharedMeter::new(meter());
+        let permits = [1, 1, 2].map(|token| meter.open(START, Holder::Token(token)).unwrap());
+        let mut streams = [(); 3].map(|()| MessageMeter::new(START));
+        let mut read = |now, at: usize| {
+            (0..1_000).filter(|_| permits[at].may_read(now, &mut streams[at])).count()
+        };
+        assert_eq!(read(START, 0), 612, "its own and those of the token");
+        assert_eq!(read(START, 1), 512, "what every stream has");
+        assert_eq!(read(START, 2), 612, "another token");
+        let later = START + Span::from_s(1);
+        assert_eq!((read(later, 0), read(later, 1)), (58, 8));
     }
 
     #[test]

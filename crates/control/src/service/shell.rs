@@ -8,14 +8,14 @@ use thalweg_core::{JobId, Span};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 use tokio::time::{self, MissedTickBehavior};
-use tokio_stream::wrappers::ReceiverStream;
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::desk::{self, Desk, Errand};
 use super::guard::{Guard, caller_of};
-use super::meter::{SharedMeter, StreamPermit};
+use super::meter::{MessageMeter, SharedMeter, StreamPermit};
 use super::snapshot::{Snapshot, Snapshots};
+use super::unread::{self, Rooms, Unread};
 use crate::budget::{Reason, Refused};
 use crate::caller::Caller;
 use crate::clock::{Clock, milliseconds};
@@ -33,6 +33,9 @@ const JOIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often a kernel is asked whether the other one answers.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Time after which a stream that sent too much is looked at again.
+const HELD_FOR: Duration = Duration::from_millis(25);
 
 /// A handle of the desk. All handles are used by one thread.
 #[derive(Clone)]
@@ -120,14 +123,26 @@ impl Shell {
     /// Hears a rank until its stream ends, or until its kernel no longer answers.
     // spec: E-01
     async fn listen(self, stream: Listening, mut inbound: Streaming<v1::FromRank>) {
-        let Listening { link, watch, failure_after, mut closed, permit: _permit } = stream;
+        let Listening { link, watch, failure_after, mut closed, permit, unread, rooms } = stream;
+        let (mut messages, mut is_held) = (MessageMeter::new(self.clock.now()), false);
         let mut looks = time::interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ending = loop {
             let message = tokio::select! {
-                message = inbound.message() => message,
+                message = inbound.message(), if !is_held => message,
+                // A sender that is read more slowly has to wait: the window of its connection is full.
+                // spec: E-12
+                () = time::sleep(HELD_FOR), if is_held => {
+                    is_held = !permit.may_read(self.clock.now(), &mut messages);
+                    continue;
+                }
                 _ = looks.tick() => match watch.silence(failure_after) {
                     Some(silence) => break Ending::Silent(silence),
+                    // spec: E-12
+                    None if unread.is_in_the_way(self.clock.now(), &rooms) => {
+                        self.refused.count(Reason::Unread);
+                        break Ending::Closed;
+                    }
                     None => continue,
                 },
                 _ = &mut closed => return,
@@ -139,6 +154,10 @@ impl Shell {
             // A second join is as much nonsense as anything else.
             let Ok(StreamMessage::Later(said)) = said else { break Ending::Closed };
             self.desk().tell(|registry, now| registry.hear(now, link, said));
+            is_held = !permit.may_read(self.clock.now(), &mut messages);
+            if is_held {
+                self.refused.count(Reason::Messages);
+            }
         };
         self.desk().hang_up(link, ending);
     }
@@ -188,6 +207,10 @@ struct Listening {
     closed: oneshot::Receiver<()>,
     /// Counts the stream until it ends.
     permit: StreamPermit,
+    /// Large messages that were not read.
+    unread: Unread,
+    /// Memory that they may take.
+    rooms: Rooms,
 }
 
 type Answers = Pin<Box<dyn Stream<Item = Result<v1::ToRank, Status>> + Send>>;
@@ -226,12 +249,12 @@ impl Control for Shell {
         };
         let attended = self.desk().attend(&caller, join);
         let attended = attended.map_err(|refusal| self.refused(refusal))?;
-        let desk::Stream { link, failure_after, messages, closed } = attended;
+        let desk::Stream { link, failure_after, messages, unread, closed } = attended;
         watch.set_failure_after(failure_after);
-        let listening = Listening { link, watch, failure_after, closed, permit };
+        let rooms = permit.rooms(self.clock.now());
+        let answers = unread::Answers::new(messages, rooms.clone(), unread.clone(), self.clock);
+        let listening = Listening { link, watch, failure_after, closed, permit, unread, rooms };
         self.spawn(self.clone().listen(listening, inbound));
-        // Turned into what travels only when it does: a set-up is large, and everybody gets it.
-        let answers = ReceiverStream::new(messages).map(|told| Ok(convert::write_to_rank(&told)));
         Ok(Response::new(Box::pin(answers)))
     }
 

@@ -144,26 +144,113 @@ fn connections_without_a_call_are_closed_and_others_stay() {
     assert_eq!(stage.service.listing().jobs[0].connected, 1, "a rank that waits has called");
 }
 
-/// Calls without a token prove nothing.
+/// Calls without a token prove nothing, and have a rate of their own.
 #[test]
-fn a_connection_whose_calls_are_refused_is_closed() {
+fn connections_whose_calls_are_refused_are_closed_and_soon_not_taken() {
+    let stage = limited(|budgets| budgets.calls.denials = CallRate { per_s: 1, burst: 3 });
+    let address = stage.service.local_address();
+    block_on(async {
+        let mut proven = connect(address, Some(&token(1))).await;
+        proven.health(v1::HealthRequest {}).await.expect("its token is valid");
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut told = 0;
+        while count(&stage, "denials") < 20 {
+            assert!(Instant::now() < end, "{:?}", stage.service.refused());
+            let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"));
+            let Ok(channel) = endpoint.expect("an address").connect().await else { continue };
+            let mut client = v1::control_client::ControlClient::new(channel);
+            let status = client.health(v1::HealthRequest {}).await.unwrap_err();
+            told += u64::from(status.code() == Code::Unauthenticated);
+        }
+        assert!(told >= 1, "the first ones learn why");
+        assert!(count(&stage, "token") < 40, "{:?}", stage.service.refused());
+        proven.health(v1::HealthRequest {}).await.expect("those that are there stay");
+        // Another address is not affected.
+        let other = tokio::net::TcpSocket::new_v4().expect("a socket");
+        other.bind(([127, 0, 0, 2], 0).into()).expect("an address of this machine");
+        let stream = other.connect(address).await.expect("it is taken");
+        let before = count(&stage, "denials");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut stream = stream.into_std().expect("a socket");
+        stream.set_nonblocking(false).expect("a socket");
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+            .expect("it is open");
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
+        assert!(stream.read(&mut [0; 9]).expect("settings of the service") > 0);
+        assert_eq!(count(&stage, "denials"), before);
+    });
+}
+
+/// A connection whose call was refused does not keep its place until its first call is overdue.
+#[test]
+fn a_connection_whose_call_is_refused_is_closed_early() {
     let stage = limited(|budgets| {
-        budgets.connections.first_call_within = Duration::from_millis(300);
+        budgets.connections.first_call_within = Duration::from_secs(60);
+        budgets.connections.unproven_per_address = 1;
     });
     let address = stage.service.local_address();
     block_on(async {
         let mut client = connect(address, None).await;
-        let end = Instant::now() + Duration::from_secs(10);
-        loop {
-            let status = client.health(v1::HealthRequest {}).await.unwrap_err();
-            if status.code() != Code::Unauthenticated || count(&stage, "mute") > 0 {
-                break;
-            }
-            assert!(Instant::now() < end, "the connection is closed");
+        let status = client.health(v1::HealthRequest {}).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unauthenticated);
+        let end = Instant::now() + Duration::from_secs(20);
+        // It is still held, and there is a place for one.
+        while client
+            .health(v1::HealthRequest {})
+            .await
+            .is_err_and(|status| status.code() != Code::Unauthenticated)
+            || count(&stage, "token") < 2
+        {
+            assert!(Instant::now() < end, "the place is free again");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        drop(client);
+    });
+    let began = Instant::now();
+    let mut client = None;
+    while client.is_none() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", stage.service.refused());
+        client = block_on(async {
+            let mut client = connect(address, Some(&token(1))).await;
+            client.health(v1::HealthRequest {}).await.ok()
+        });
+    }
+}
+
+/// A rank that sends too much is read more slowly, and keeps its stream; others are read as before.
+#[test]
+fn messages_have_a_rate_for_each_token() {
+    let stage = limited(|budgets| budgets.calls.messages = CallRate { per_s: 1, burst: 1 });
+    let address = stage.service.local_address();
+    let mut config = attend_config(address, 1, 0, "a");
+    config.access.token = Some(token(2));
+    let honest = Rank::start(config);
+    assert_eq!(honest.answer(None), 1);
+    block_on(async {
+        let mut client = connect(address, Some(&token(1))).await;
+        let job = client.register(request("flood", 2)).await.unwrap().into_inner().job;
+        // All at once: packets of single messages that nobody reads would be too many for HTTP/2.
+        let (sender, stream) = tokio::sync::mpsc::channel(600);
+        let message = v1::from_rank::Message::Join(join(job, 0, 6_000));
+        sender.try_send(v1::FromRank { message: Some(message) }).expect("there is room");
+        let progress = v1::Progress { operation: 1, fragment: 1, since_ms: 0 };
+        let message = Some(v1::from_rank::Message::Progress(progress));
+        for _ in 0..560 {
+            sender.try_send(v1::FromRank { message: message.clone() }).expect("there is room");
+        }
+        let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+        let mut answers = client.attend(stream).await.unwrap().into_inner();
+        let end = Instant::now() + Duration::from_secs(20);
+        while count(&stage, "messages") == 0 {
+            assert!(Instant::now() < end, "the last ones wait");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        let rest = async { while answers.message().await.expect("it is open").is_some() {} };
+        let rest = tokio::time::timeout(Duration::from_secs(1), rest);
+        assert!(rest.await.is_err(), "the stream stays");
     });
-    assert!(count(&stage, "mute") > 0);
+    honest.assert_undisturbed(Duration::ZERO);
 }
 
 #[test]

@@ -11,3 +11,4 @@ mod raw;
 mod resuming;
 mod stage;
 mod tokens;
+mod unread;

@@ -47,6 +47,8 @@ coverage!(
     unknown_server,
     results_copied,
     results_repeated,
+    results_at_switches,
+    withheld_at_switches,
     completed_at_servers,
     replaced,
     overlaps,
@@ -72,6 +74,12 @@ coverage!(
 );
 
 impl Coverage {
+    /// Results that switches have withheld, of those that came. Workers have paid for nearly all that they need, whatever gets
+    /// lost; where server and switch have both forgotten what was paid, they ask once more.
+    pub fn withheld_share(&self) -> f64 {
+        self.withheld_at_switches as f64 / self.results_at_switches as f64
+    }
+
     pub fn add_differing(&mut self, jobs: u64) {
         self.differing += jobs;
     }
@@ -95,6 +103,8 @@ impl Coverage {
         self.unknown_server += stats.unknown_server;
         self.results_copied += stats.results_copied;
         self.results_repeated += stats.results_repeated;
+        self.results_at_switches += stats.parameters;
+        self.withheld_at_switches += stats.withheld;
     }
 
     pub fn add_host(&mut self, host: &TrainingHost, jobs: impl Iterator<Item = JobId>) {

@@ -6,7 +6,7 @@ use zerocopy::{transmute_mut, transmute_ref};
 
 use super::{
     AGGREGATORS_MAX, Absent, AggregateError, CONGESTED, Identity, LACKS, LEVELS, NEXT_AGGREGATOR,
-    NEXT_SCALE, Numbers, REPEAT, Scale,
+    NEXT_SCALE, Numbers, PAID, REPEAT, Scale,
 };
 use crate::flag;
 use crate::int24::U24;
@@ -45,6 +45,8 @@ pub struct Parameter {
     /// Whose contributions the sum lacks (T-02). Such a sum brings no changes: it is sent with neither
     /// `next_aggregator` nor `next_scale`, and refused with either or as a repeat.
     pub absent: Option<Absent>,
+    /// Whether the server has paid for the copies that switches make of it (E-13). Means nothing to a worker.
+    pub paid: bool,
 }
 
 header_view! {
@@ -72,7 +74,7 @@ header_view! {
     }
 }
 
-const FLAGS: u8 = CONGESTED | REPEAT | NEXT_AGGREGATOR | NEXT_SCALE | LACKS;
+const FLAGS: u8 = CONGESTED | REPEAT | NEXT_AGGREGATOR | NEXT_SCALE | LACKS | PAID;
 
 impl Parameter {
     /// The sum of all contributions, from above this level, without changes for later fragments. Everything
@@ -97,6 +99,7 @@ impl Parameter {
             congested: false,
             repeat: false,
             absent: None,
+            paid: false,
         }
     }
 
@@ -122,6 +125,7 @@ impl Parameter {
             | flag(self.next_aggregator.is_some(), NEXT_AGGREGATOR)
             | flag(self.next_scale.is_some(), NEXT_SCALE)
             | flag(self.absent.is_some(), LACKS)
+            | flag(self.paid, PAID)
     }
 
     /// Reads a header whose prefix was [read](crate::peek) before. Does not look at the tag.
@@ -142,6 +146,13 @@ impl ParameterView {
     ) -> Result<(&mut ParameterView, Parameter), AggregateError> {
         let view: &mut ParameterView = transmute_mut!(header);
         view.meaning(prefix).map(|parameter| (view, parameter))
+    }
+
+    /// Takes back, in the header of a parameter packet, that the server has paid for copies.
+    #[inline]
+    pub fn mark_unpaid(header: &mut Header) {
+        let view: &mut ParameterView = transmute_mut!(header);
+        view.flags &= !PAID;
     }
 
     #[inline]
@@ -171,6 +182,7 @@ impl ParameterView {
             congested: is_set(CONGESTED),
             repeat: is_set(REPEAT),
             absent: Absent::read(self.next_aggregator.get()).filter(|_| is_set(LACKS)),
+            paid: is_set(PAID),
         })
     }
 

@@ -51,6 +51,7 @@ fn parameter() -> Parameter {
         next_distance: 0x1000,
         everyone_distance: 0x0150,
         congested: true,
+        paid: true,
         ..Parameter::sum(IDENTITY, 0x2345, Numbers::Float, NodeId(0x0a0b_0c0d), 3)
     }
 }
@@ -64,7 +65,7 @@ const PARAMETER_BYTES: Header = [
     0x0d, 0x0c, 0x0b, 0x0a, 0x89, 0x67, 0, 0, // server, next_aggregator
     0x45, 0x23, 0, 2, 0, 0, 0, 0, // aggregator, attempt, next_scale
     0x00, 0x10, 0x50, 0x01, // next_distance, everyone_distance
-    0x05, 0, 3, 0, // flags, format, level, reserved
+    0x25, 0, 3, 0, // flags, format, level, reserved
 ];
 
 #[test]
@@ -156,7 +157,7 @@ fn one_kind_is_not_taken_for_another() {
 fn reserved_bits_are_refused() {
     let error = AggregateError::Reserved;
     assert_refused(&GRADIENT_BYTES, [(60, 6), (60, 7)], Gradient::decode, error);
-    let bits = whole([63]).chain((4..8).map(|bit| (60, bit)));
+    let bits = whole([63]).chain([4, 6, 7].map(|bit| (60, bit)));
     assert_refused(&PARAMETER_BYTES, bits, Parameter::decode, error);
 }
 
@@ -165,7 +166,7 @@ fn who_is_missing_takes_the_place_of_what_it_excludes() {
     let absent = Absent::of([1, 4], 6);
     let sum = Parameter { next_aggregator: None, next_distance: 0, absent, ..parameter() };
     let mut header = sum.to_header();
-    assert_eq!((header[44], header[60]), (0b1_0010, CONGESTED | LACKS));
+    assert_eq!((header[44], header[60]), (0b1_0010, CONGESTED | LACKS | PAID));
     assert_eq!(Parameter::decode(&header), Ok(sum));
     for other in [REPEAT, NEXT_AGGREGATOR, NEXT_SCALE] {
         let mut both = header;
@@ -196,7 +197,7 @@ fn fields_without_their_flag_are_refused() {
     }
     // Without the flag for it, a next aggregator and a distance to where it holds mean nothing.
     let mut header = PARAMETER_BYTES;
-    header[60] = CONGESTED;
+    header[60] = CONGESTED | PAID;
     assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
     header[44..48].fill(0);
     assert_eq!(Parameter::decode(&header), Err(AggregateError::Reserved));
@@ -369,7 +370,7 @@ proptest! {
         next_aggregator in prop::option::of(0..=U24_MAX),
         next_scale in prop::option::of(any_scale()),
         (next_distance, below) in any::<(u16, u16)>(),
-        (congested, repeat) in any::<(bool, bool)>(),
+        (congested, repeat, paid) in any::<(bool, bool, bool)>(),
     ) {
         let changes = next_aggregator.is_some() || next_scale.is_some();
         let level = below as u8 % 5;
@@ -380,6 +381,7 @@ proptest! {
             everyone_distance: below,
             congested,
             repeat,
+            paid,
             ..Parameter::sum(identity, aggregator, numbers, NodeId(server), level)
         };
         prop_assert_eq!(Parameter::decode(&parameter.to_header()), Ok(parameter));

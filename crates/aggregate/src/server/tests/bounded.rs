@@ -32,7 +32,7 @@ fn a_query_finishes_what_lacks_little() {
     bench.ask(bounded(&bench, 3, 0, 8));
     let again = bench.drain();
     assert_eq!(destinations(&again), [3]);
-    assert_eq!((again[0].header, &again[0].body), (sent[0].header, &sent[0].body));
+    assert_eq!((again[0].meaning(), &again[0].body), (sent[0].meaning(), &sent[0].body));
 }
 
 #[test]

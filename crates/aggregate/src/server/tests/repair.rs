@@ -38,7 +38,7 @@ fn one_that_asks_is_answered_alone_and_two_with_all_others() {
     (0..2).for_each(|_| bench.ask(bench.query(4, 0, false)));
     let sent = bench.drain();
     assert_eq!(destinations(&sent), [4]);
-    assert_eq!((&sent[0].body, sent[0].header), (&first[0].body, first[0].header));
+    assert_eq!((&sent[0].body, sent[0].meaning()), (&first[0].body, first[0].meaning()));
     bench.ask(bench.query(4, 0, false));
     assert!(bench.drain().is_empty(), "within the gap");
     bench.ask(bench.query(1, 0, false));

@@ -163,6 +163,20 @@ fn questions_without_contributions_are_answered_as_far_as_they_pay() {
     );
 }
 
+/// A switch sends its sum again whenever the server asks for it, and nobody has sent anything then.
+#[test]
+fn sums_that_are_sent_again_pay_for_nothing() {
+    let mut tenant = Tenant::new(&racks(), Recovery::Selective, 1);
+    tenant.contribute(0);
+    while tenant.ask(0, 0) > 0 {}
+    let copy = |repair| Gradient { repair, ..tenant.bench.own(0, 0) }.to_header();
+    for (header, expected) in [(copy(true), 0..10), (copy(false), 20..21)] {
+        (0..10).for_each(|_| tenant.send(header, &BODY));
+        let answered = (0..20).filter(|_| tenant.ask(0, 0) > 0).count();
+        assert!(expected.contains(&answered), "{answered} of 20: queries pay for some");
+    }
+}
+
 /// Workers of an honest job lose every result several times, from the first one on, and have it at once whenever they ask.
 #[test]
 fn honest_workers_have_what_they_miss() {

@@ -50,6 +50,19 @@ fn losing() -> Bench {
     bench
 }
 
+/// The same, after a few sums whose contributions have paid for repeats.
+fn rich() -> Bench {
+    let mut bench = losing();
+    for sequence in 400..410 {
+        finish(&mut bench, |worker| {
+            let own = gradient(worker);
+            let identity = Identity { sequence, ..own.identity };
+            Gradient { identity, aggregator: 9, ..own }
+        });
+    }
+    bench
+}
+
 /// Sums a fragment of two workers, and takes its result in.
 fn finish(bench: &mut Bench, of: impl Fn(u8) -> Gradient) {
     bench.send(&of(0), &[3, -4]);
@@ -103,7 +116,7 @@ fn nothing_is_kept_where_nobody_asks() {
 // spec: T-10 machine
 #[test]
 fn each_child_gets_it_once_in_a_gap() {
-    let mut bench = losing();
+    let mut bench = rich();
     finish(&mut bench, gradient);
     for worker in [0, 0, 1, 1, 0] {
         assert_eq!(ask(&mut bench, &query(worker)).0, Fate::Consumed);
@@ -127,7 +140,9 @@ fn it_is_sent_again_no_more_often_than_was_paid_for() {
         ask(&mut bench, &query(0));
         bench.now += Span::from_us(100);
     }
-    assert_eq!(reached(&mut bench).len(), 4, "two contributions, two children");
+    // One of the contributions went on with the sum. The other pays for two packets, and the tree began with what the copy
+    // of the result takes, and 8 bytes more.
+    assert_eq!(reached(&mut bench).len(), 2);
     assert_eq!(ask(&mut bench, &query(0)), UP, "the server answers");
 }
 
@@ -213,7 +228,7 @@ fn a_result_without_values_is_kept_as_a_length() {
 // spec: T-10 machine
 #[test]
 fn a_query_that_has_crossed_the_result_is_not_answered() {
-    let mut bench = losing();
+    let mut bench = rich();
     let at = |sequence: u64| {
         move |worker: u8| {
             let mut own = gradient(worker);
@@ -291,6 +306,42 @@ fn it_is_sealed_for_the_child() {
             assert_ne!(seal(sent[0].clone(), other), sent[0]);
         }
     }
+}
+
+// spec: E-13 machine
+#[test]
+fn nobody_has_paid_for_the_copies_of_what_is_sent_again() {
+    let mut bench = losing();
+    bench.send(&gradient(0), &[3, -4]);
+    bench.send(&gradient(1), &[10, 20]);
+    let mut paid = result(&gradient(0));
+    let first = Parameter::decode(&paid.header).unwrap();
+    paid.header = Parameter { paid: true, ..first }.to_header();
+    assert!(matches!(bench.handle(&mut paid), Fate::Multicast(_)));
+    assert!(Parameter::decode(&paid.header).unwrap().paid, "switches below need not pay");
+    ask(&mut bench, &query(1));
+    assert!(!Parameter::decode(&bench.transmit()[0].header).unwrap().paid);
+}
+
+// spec: E-13 machine
+#[test]
+fn copies_that_nobody_has_paid_for_are_withheld() {
+    let mut bench = Bench::knowing();
+    let result = |sequence, paid| {
+        let own = gradient(0);
+        let identity = Identity { sequence, ..own.identity };
+        let sum = Parameter::sum(identity, own.aggregator, own.numbers, own.server, 4);
+        let header = Parameter { paid, ..sum }.to_header();
+        Sent { header, ..Sent::new(ME, Content::Length(8)) }
+    };
+    assert!(matches!(bench.handle(&mut result(0, false)), Fate::Multicast(_)), "the first one");
+    assert_eq!(bench.handle(&mut result(1, false)), Fate::Consumed);
+    assert!(matches!(bench.handle(&mut result(2, true)), Fate::Multicast(_)));
+    assert_eq!(bench.switch.stats().withheld, 1);
+    // Contributions pay, and the sum is freed in any case.
+    finish(&mut bench, gradient);
+    assert!(matches!(bench.handle(&mut result(3, false)), Fate::Multicast(_)));
+    assert_eq!(bench.handle(&mut result(4, false)), Fate::Consumed);
 }
 
 /// Two racks of two workers below a root.

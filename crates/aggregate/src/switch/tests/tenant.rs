@@ -238,8 +238,44 @@ fn a_part_of_a_sum_is_sent_no_more_often_than_was_paid_for() {
         bench.handle(&mut sent);
         bench.transmit();
     }
-    assert_eq!(bench.switch.stats().parts_sent, RANKS, "one contribution, four children");
+    assert_eq!(bench.switch.stats().parts_sent, 1, "one contribution");
     let _ = tenant.packet();
+}
+
+/// A part that the server has got pays there, and no longer here.
+#[test]
+fn a_contribution_pays_once() {
+    for is_handed_over in [false, true] {
+        let mut bench = bench();
+        let key = Key::derive(&SECRET, JOB, 1);
+        let identity =
+            |sequence| Identity { job: JOB, epoch: 1, sequence, attempt: 0, operation: 0 };
+        let result = |bench: &mut Bench, sequence| {
+            let header =
+                Parameter::sum(identity(sequence), 3, Numbers::Float, SERVER, 4).to_header();
+            let mut result = Sent { header, ..Sent::new(ME, Content::Bytes(vec![2; 16])) };
+            tag::seal_sized(&mut result.header, 16, &Key::stations(&SECRET, JOB, 1));
+            bench.handle(&mut result) != Fate::Consumed
+        };
+        assert!(result(&mut bench, 0), "a tree begins with the copies of one");
+        assert!(!result(&mut bench, 1));
+        let branch = Branch::new([4, 0, 0, 0], [0; 4]).unwrap();
+        let gradient = Gradient::fresh(identity(2), 3, Numbers::Float, SERVER, branch);
+        let mut contribution = Sent::gradient(ME, &gradient, &[1; 4]);
+        tag::seal_sized(&mut contribution.header, 16, &key);
+        assert_eq!(bench.handle(&mut contribution), Fate::Consumed);
+        if is_handed_over {
+            let share = LossShare::from_parts(25);
+            let bounded = Some(Bounded { first_distance: 0, fragments: 100, share });
+            let query = Query { bounded, ..Query::new(identity(2), 3, SERVER, branch) };
+            let mut sent = Sent::bare(query.to_header());
+            tag::seal(&mut sent.header, &key);
+            bench.handle(&mut sent);
+            bench.transmit();
+            assert_eq!(bench.switch.stats().parts_sent, 1);
+        }
+        assert_eq!(result(&mut bench, 2), !is_handed_over);
+    }
 }
 
 /// The tenant contributes to sums, and asks for every result as often as it can.
@@ -287,7 +323,9 @@ fn results_are_repeated_no_more_often_than_was_paid_for() {
             }
         }
         let repeated = bench.switch.stats().results_repeated - repeated;
-        assert_eq!(repeated, RANKS * RANKS, "four contributions, four children");
+        // One contribution went on with the sum. The others pay for four packets each, of which three were the copies of the
+        // result; the tree began with three copies.
+        assert_eq!(repeated, 3 * RANKS - if sequence == 0 { 0 } else { 3 });
     }
     assert!(traffic.bytes_out <= RANKS * traffic.bytes_in, "{traffic:?}");
     let job: BTreeSet<NodeId> = WORKERS.into_iter().chain([BELOW, SERVER]).collect();
