@@ -205,7 +205,12 @@ fn one_acknowledgement_answers_a_batch() {
         let sent: u64 = talk.ends.iter().map(|end| end.stats().lent_packets).sum();
         let resent: u64 = talk.ends.iter().map(|end| end.machine().retransmissions()).sum();
         let answers = sent - 2 * packets - resent;
-        assert!(answers * 2 < 2 * packets, "{answers} answers to {} packets", 2 * packets);
+        // A packet that is sent again, and the four after a gap, are answered one by one: busy cores make losses.
+        assert!(
+            answers < packets + 5 * resent,
+            "{answers} answers to {} packets, {resent} resent",
+            2 * packets
+        );
     }
 }
 
