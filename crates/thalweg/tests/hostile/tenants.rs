@@ -17,7 +17,7 @@ use crate::sockets::{End, RANKS, sums};
 pub const OWN: &str = "mallory*";
 
 /// Names of all jobs: the attacker may register and join the victim's, as far as its ranks are free.
-pub const ALL: &str = "*";
+const ALL: &str = "*";
 
 /// The attacker's token.
 fn token(jobs: &str) -> String {
