@@ -138,7 +138,7 @@ impl Leash {
             let watched = guardian.watch(group.members());
             watched.map_err(AgentError::system("the guardian of the host has ended"))?;
         }
-        let originals = begin_originals(&config, group.members());
+        let originals = begin_originals(&config.safeguards.state_dir, &config.job, group.members());
         Ok(Leash {
             config,
             child,
@@ -443,12 +443,11 @@ impl Drop for Leash {
     }
 }
 
-fn begin_originals(config: &LeashConfig, members: &Members) -> Option<Originals> {
-    let state_dir = &config.safeguards.state_dir;
+fn begin_originals(state_dir: &Path, job: &str, members: &Members) -> Option<Originals> {
     let begun = Originals::begin(state_dir, members);
     if let Err(error) = &begun {
         warn!(
-            target: TARGET, event = "unrecorded", job = config.job,
+            target: TARGET, event = "unrecorded", job,
             "limits of the program's own cannot be written to {} ({error}): they are lost if this process and its \
              guardian are both killed", state_dir.display()
         );

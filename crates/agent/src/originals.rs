@@ -23,7 +23,7 @@ use crate::setting::Scope;
 /// Name of a file, before the number of its process.
 const PREFIX: &str = "limits-";
 
-/// A file of this process. Removed when dropped: whoever drops it has restored the limits.
+/// A file of this process. Removed when dropped, after the limits were restored.
 #[derive(Debug)]
 pub(crate) struct Originals {
     path: PathBuf,
@@ -87,8 +87,8 @@ pub(crate) fn restore(state_dir: &Path) -> io::Result<bool> {
     let mut is_done = true;
     for entry in entries {
         let entry = entry?;
-        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        if is_ours {
+        let has_limits = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if has_limits {
             is_done &= restore_from(&entry.path())?;
         }
     }
