@@ -26,6 +26,7 @@ use crate::events::TARGET;
 use crate::guardian::{Guardian, Safeguards};
 use crate::metrics;
 use crate::office::{Office, Output, Seat};
+use crate::originals;
 use crate::pieces::ShortPieces;
 use crate::record::Record;
 use crate::stats::{AgentStats, JobStats, TablesStats};
@@ -112,6 +113,7 @@ impl AgentDaemon {
             let link = link.map_err(|error| wrong(&error))?;
             switches.push(Switch { prefix, name, link, sequence: 0 });
         }
+        originals::restore_left_over(&config.safeguards.state_dir);
         let guardian = Guardian::start(&config.safeguards)?;
         let pieces = ShortPieces::ask(&config.safeguards.state_dir);
         let clerk = Clerk {

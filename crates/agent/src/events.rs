@@ -16,6 +16,8 @@
 //! | `paced` | info | `job` | the agent answers again, and the program is limited again |
 //! | `unguarded` | warning | `job` | the guardian of a program may not lift its limits: they stay if the process hangs |
 //! | `guardian_lost` | warning | `job` | the guardian of a program ended; another one is started, or nothing is limited |
+//! | `unrecorded` | warning | `job` | limits of a program's own cannot be written down; where that was possible before, nothing is limited from now on |
+//! | `unrestored` | warning | | limits of programs whose processes were killed cannot be restored |
 //! | `clock_set` | warning | `address`, `by_s` | the clock of the host was set: slots have other numbers from now on |
 //! | `long_segments` | warning | | a setting of the kernel cannot be changed, and low rates are kept badly |
 

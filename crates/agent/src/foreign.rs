@@ -124,6 +124,14 @@ pub fn family(number: u32) -> Vec<u32> {
     family
 }
 
+/// Time at which a process began, in ticks of the kernel since the boot. `None` if there is no such process.
+pub fn began(number: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    // The name of the program, in brackets, may have spaces and brackets of its own.
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
 /// From `socket:[123]`.
 fn inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()

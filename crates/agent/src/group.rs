@@ -79,6 +79,14 @@ impl Members {
         }
     }
 
+    /// Numbers of the processes in the kernel's list, if there is one.
+    pub(super) fn listed(&self) -> Vec<u32> {
+        match self {
+            Members::Listed { list, .. } => listed(list),
+            Members::Family(_) => Vec::new(),
+        }
+    }
+
     /// Number of the first process.
     pub(super) fn first(&self) -> u32 {
         match self {

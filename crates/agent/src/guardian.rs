@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 use thalweg_control::local::{Lines, write_line};
 
 use crate::error::AgentError;
-use crate::foreign::{self, Process, UNLIMITED};
+use crate::foreign;
 use crate::group::{Group, Members};
-use crate::{pieces, sys};
+use crate::{originals, pieces, sys};
 
 /// A process that has given no sign of life for this long hangs.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
@@ -228,23 +228,21 @@ impl Undo for Watched {
 
     fn lift(&mut self) -> bool {
         let Some(members) = &self.members else { return false };
-        for process in members.numbers().into_iter().flat_map(Process::open) {
-            for socket in process.sockets().unwrap_or_default() {
-                let original = self.originals.get(&socket.inode).copied().unwrap_or(UNLIMITED);
-                // What has just closed needs nothing.
-                let _ = process.visit(socket, Some(original));
-            }
-        }
+        originals::lift(members.numbers(), &self.originals);
         true
     }
 
     #[expect(clippy::disallowed_methods, reason = "a killed process ends in real time")]
     fn restore(&mut self) {
         drop(self.members.take().map(Group::adopt));
-        let setting = self.state_dir.as_deref().map(pieces::setting);
-        let Some(Ok(setting)) = setting else { return };
+        let Some(state_dir) = self.state_dir.as_deref() else { return };
+        let setting = pieces::setting(state_dir).ok();
+        let is_left = |restored: io::Result<bool>| matches!(restored, Ok(false));
         for _ in 0..RESTORE_WITHIN_MS {
-            if !matches!(setting.restore(), Ok(false)) {
+            let of_setting = setting.as_ref().is_some_and(|setting| is_left(setting.restore()));
+            // Those of other programs that live are left as well.
+            let of_limits = is_left(originals::restore(state_dir));
+            if !of_setting && !of_limits {
                 return;
             }
             thread::sleep(Duration::from_millis(1));

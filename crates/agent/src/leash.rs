@@ -14,9 +14,10 @@ use thalweg_control::pacing::since_epoch;
 use thalweg_core::Rate;
 use tracing::{info, warn};
 
-use super::group::Group;
+use super::group::{Group, Members};
 use super::guardian::{Guardian, Safeguards};
 use super::limits::Limit;
+use super::originals::{self, Originals};
 use super::pieces::ShortPieces;
 use super::record::Record;
 use super::scan::{Sockets, Total};
@@ -78,7 +79,11 @@ pub struct Leash {
     is_silent: bool,
     /// Nobody would lift limits for this process, so it sets none.
     is_unguarded: bool,
+    /// A limit of the program's own could not be written down, so that none is changed.
+    is_unrecorded: bool,
     _pieces: ShortPieces,
+    /// Limits that connections had of their own. `None` if they cannot be written down.
+    originals: Option<Originals>,
     /// Ended last: until then something is changed on the host.
     guardian: Option<Guardian>,
 }
@@ -118,6 +123,7 @@ impl Leash {
             }
             Orders::Rates { .. } => None,
         };
+        originals::restore_left_over(&config.safeguards.state_dir);
         let guardian = Guardian::start(&config.safeguards)?;
         let pieces = ShortPieces::ask(&config.safeguards.state_dir);
         let (child, group, reason) = Group::start(&config.command)
@@ -132,6 +138,7 @@ impl Leash {
             let watched = guardian.watch(group.members());
             watched.map_err(AgentError::system("the guardian of the host has ended"))?;
         }
+        let originals = begin_originals(&config.safeguards.state_dir, &config.job, group.members());
         Ok(Leash {
             config,
             child,
@@ -143,7 +150,9 @@ impl Leash {
             slot: Followed::default(),
             is_silent: false,
             is_unguarded: false,
+            is_unrecorded: false,
             _pieces: pieces,
+            originals,
             guardian,
         })
     }
@@ -251,9 +260,19 @@ impl Leash {
     /// Gives the guardian a sign of life, and sets limits again that it has lifted meanwhile.
     // spec: E-14
     fn beat(&mut self) {
-        let Some(guardian) = &mut self.guardian else { return };
         let job = self.config.job.as_str();
         let originals = self.sockets.originals(false);
+        if let Some(file) = &self.originals {
+            let mut written = originals.iter().map(|(inode, limit)| file.keep(*inode, *limit));
+            if let Some(Err(error)) = written.find(Result::is_err) {
+                warn!(
+                    target: TARGET, event = "unrecorded", job,
+                    "limits of the program's own cannot be written down ({error}): it goes on unpaced"
+                );
+                self.is_unrecorded = true;
+            }
+        }
+        let Some(guardian) = &mut self.guardian else { return };
         let mut kept = originals.iter().map(|(inode, limit)| guardian.keep(*inode, *limit));
         let kept = kept.find(Result::is_err).unwrap_or(Ok(()));
         match kept.and_then(|()| guardian.beat()) {
@@ -316,7 +335,7 @@ impl Leash {
     fn enforce(&mut self) {
         let now = self.started.elapsed();
         self.check_agent(now);
-        let is_free = self.is_silent || self.is_unguarded;
+        let is_free = self.is_silent || self.is_unguarded || self.is_unrecorded;
         let mut problem = None;
         for (peer, flow) in &self.flows {
             let bps = if is_free { u64::MAX } else { flow.limit.bps(now, flow.total.sent) };
@@ -422,6 +441,18 @@ impl Drop for Leash {
         // Connections outlive the leash where the program does.
         self.sockets.free();
     }
+}
+
+fn begin_originals(state_dir: &Path, job: &str, members: &Members) -> Option<Originals> {
+    let begun = Originals::begin(state_dir, members);
+    if let Err(error) = &begun {
+        warn!(
+            target: TARGET, event = "unrecorded", job,
+            "limits of the program's own cannot be written to {} ({error}): they are lost if this process and its \
+             guardian are both killed", state_dir.display()
+        );
+    }
+    begun.ok()
 }
 
 fn join(socket: &Path, job: &str) -> Result<Agent, AgentError> {

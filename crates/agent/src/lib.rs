@@ -22,6 +22,7 @@ mod leash;
 mod limits;
 mod metrics;
 pub mod office;
+mod originals;
 mod pieces;
 mod record;
 mod scan;

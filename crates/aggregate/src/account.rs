@@ -29,7 +29,7 @@ impl Account {
         self.bytes = self.bytes.saturating_sub(signed(bytes));
     }
 
-    /// Returns whether so many bytes are paid for.
+    /// Returns whether this number of bytes is paid for.
     #[inline]
     pub(crate) fn covers(&self, bytes: u64) -> bool {
         self.bytes >= signed(bytes)

@@ -380,8 +380,7 @@ fn shell(
         budgets,
     };
     let registry = Registry::new(registry);
-    let desk = Desk::new(registry, plane, errands, on_note, guard.refused.clone());
-    Shell::new(desk, guard)
+    Shell::new(Desk::new(registry, plane, errands, on_note, guard.refused.clone()), guard)
 }
 
 /// Gets a message when a part of the service has panicked.

@@ -56,7 +56,7 @@ impl Credit {
         self.account.spend(charge.bytes);
     }
 
-    /// Returns what a result costs that so many workers get: all copies of it, or, where switches have what pays for them or the
+    /// Returns the cost of a result for this number of workers: all copies of it, or, where switches have what pays for them or the
     /// account does not suffice, one. `None` if not even that is paid for.
     pub(super) fn charge(
         &self,
@@ -72,7 +72,7 @@ impl Credit {
 }
 
 impl Charge {
-    /// All copies of a packet that so many workers get.
+    /// All copies of a packet for this number of workers.
     pub(super) fn of_all(wire_bytes: u32, workers: u32) -> Charge {
         Charge { bytes: u64::from(wire_bytes) * u64::from(workers), for_all: true }
     }

@@ -21,7 +21,7 @@ pub(super) struct Arrival<'a> {
     pub wire_bytes: u32,
 }
 
-/// What became of the values of a gradient packet.
+/// Use of the values of a gradient packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Intake {
     /// They are in the sum.

@@ -30,7 +30,7 @@ pub(super) struct Slot {
     pub body: Values,
     /// How many workers' contributions are in it.
     pub seated: u32,
-    /// How many packets these came in.
+    /// Number of packets that these came in.
     pub packets: u32,
     pub congested: bool,
     pub overflow: bool,

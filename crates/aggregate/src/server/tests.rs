@@ -113,7 +113,7 @@ impl Sent {
         self.meta.dst.0
     }
 
-    /// Its header, whether or not the server has paid for copies.
+    /// The header without the flag that copies are paid for.
     fn meaning(&self) -> Header {
         let mut header = self.header;
         ParameterView::mark_unpaid(&mut header);

@@ -228,7 +228,7 @@ pub(super) struct Groups {
     lookups: u64,
 }
 
-/// What a switch settles when it starts.
+/// Limits of a switch, and its longest packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Most groups.

@@ -34,8 +34,8 @@ impl Guard {
         let denied = |Denial { reason, text }: Denial| {
             self.refused.count(reason);
             // Who has calls left learns why. All others have learned it.
-            let is_told = self.meter.deny(self.clock.now(), address);
-            watch.close_unproven_after(if is_told { DENIED_STAYS } else { Duration::ZERO });
+            let is_answered = self.meter.deny(self.clock.now(), address);
+            watch.close_unproven_after(if is_answered { DENIED_STAYS } else { Duration::ZERO });
             Status::unauthenticated(text)
         };
         let caller = self.credentials.caller(shown, address).map_err(denied)?;

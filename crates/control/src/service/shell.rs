@@ -139,7 +139,7 @@ impl Shell {
                 _ = looks.tick() => match watch.silence(failure_after) {
                     Some(silence) => break Ending::Silent(silence),
                     // spec: E-12
-                    None if unread.is_in_the_way(self.clock.now(), &rooms) => {
+                    None if unread.is_blocking(self.clock.now(), &rooms) => {
                         self.refused.count(Reason::Unread);
                         break Ending::Closed;
                     }

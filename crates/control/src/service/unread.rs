@@ -113,7 +113,7 @@ impl Unread {
     }
 
     /// Returns whether the stream has held memory for long that others wait for.
-    pub(super) fn is_in_the_way(&self, now: Time, rooms: &Rooms) -> bool {
+    pub(super) fn is_blocking(&self, now: Time, rooms: &Rooms) -> bool {
         let since = self.0.holds_since.load(Ordering::Relaxed);
         let is_long = since > 0 && now.since(Time::from_ps(since)) >= UNREAD_FOR;
         let is_awaited = |room: &Room| room.waiting.load(Ordering::Relaxed) > 0;
@@ -141,7 +141,7 @@ pub(super) struct Answers {
     clock: Clock,
     /// Message that waits for memory.
     next: Option<(ToRank, Taken)>,
-    /// Memory of the message before. Whoever asks for another one has sent it.
+    /// Memory of the message before, which has been sent when another one is asked for.
     held: Option<[OwnedSemaphorePermit; 2]>,
 }
 
@@ -266,7 +266,7 @@ mod tests {
 
     // spec: E-12 machine
     #[test]
-    fn who_holds_what_others_wait_for_is_in_the_way_after_a_while() {
+    fn who_holds_what_others_wait_for_is_blocking_after_a_while() {
         let rooms = rooms(200_000, 1 << 30);
         let mut streams = [(); 2].map(|()| stream(&rooms));
         for (sender, unread, _) in &streams {
@@ -275,14 +275,14 @@ mod tests {
         }
         assert!(poll(&mut streams[0].2).is_some());
         let later = Clock::start().now() + UNREAD_FOR * 2;
-        assert!(!streams[0].1.is_in_the_way(later, &rooms), "nobody waits");
+        assert!(!streams[0].1.is_blocking(later, &rooms), "nobody waits");
         assert!(poll(&mut streams[1].2).is_none());
-        assert!(streams[0].1.is_in_the_way(later, &rooms));
-        assert!(!streams[0].1.is_in_the_way(Clock::start().now(), &rooms), "not yet");
-        assert!(!streams[1].1.is_in_the_way(later, &rooms), "it has nothing");
+        assert!(streams[0].1.is_blocking(later, &rooms));
+        assert!(!streams[0].1.is_blocking(Clock::start().now(), &rooms), "not yet");
+        assert!(!streams[1].1.is_blocking(later, &rooms), "it has nothing");
         for (_, unread, answers) in streams {
             drop(answers);
-            assert!(!unread.is_in_the_way(later, &rooms));
+            assert!(!unread.is_blocking(later, &rooms));
         }
         assert_eq!(rooms.own.free.available_permits(), rooms.own.units as usize);
     }

@@ -153,16 +153,16 @@ fn connections_whose_calls_are_refused_are_closed_and_soon_not_taken() {
         let mut proven = connect(address, Some(&token(1))).await;
         proven.health(v1::HealthRequest {}).await.expect("its token is valid");
         let end = Instant::now() + Duration::from_secs(20);
-        let mut told = 0;
+        let mut answered = 0;
         while count(&stage, "denials") < 20 {
             assert!(Instant::now() < end, "{:?}", stage.service.refused());
             let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"));
             let Ok(channel) = endpoint.expect("an address").connect().await else { continue };
             let mut client = v1::control_client::ControlClient::new(channel);
             let status = client.health(v1::HealthRequest {}).await.unwrap_err();
-            told += u64::from(status.code() == Code::Unauthenticated);
+            answered += u64::from(status.code() == Code::Unauthenticated);
         }
-        assert!(told >= 1, "the first ones learn why");
+        assert!(answered >= 1, "the first ones learn why");
         assert!(count(&stage, "token") < 40, "{:?}", stage.service.refused());
         proven.health(v1::HealthRequest {}).await.expect("those that are there stay");
         // Another address is not affected.

@@ -14,7 +14,7 @@ use thalweg_wire::tag::Secret;
 pub const SECRET: Secret = Secret([5; 16]);
 
 /// What ranks of a lab have to say.
-const TOKEN: &str = "ranks of this test";
+pub const TOKEN: &str = "ranks of this test";
 
 /// Jobs of one test program have different names.
 static JOBS: AtomicU32 = AtomicU32::new(0);

@@ -86,10 +86,11 @@ struct Targets {
 type Attack = fn(Targets, &AtomicBool);
 
 /// The attacks, by what was tried before daemons were guarded against them.
-const ATTACKS: [(&str, Attack); 12] = [
+const ATTACKS: [(&str, Attack); 13] = [
     ("taking ranks of others", take_ranks),
     ("registrations and lists without end", lists),
     ("calls without a token", without_token),
+    ("messages without end on an open stream", messages),
     ("jobs that reserve memory", greedy),
     ("fragments that fill the memory of a job", fragments),
     ("announcements and results to a victim", amplify),
@@ -106,7 +107,9 @@ fn take_ranks(to: Targets, is_over: &AtomicBool) {
     std::thread::scope(|scope| {
         let calls = &calls;
         for number in 0..2 {
-            scope.spawn(move || tenants::squat(to.server, number, &["victim"], is_over, calls));
+            scope.spawn(move || {
+                tenants::squat(to.server, (tenants::OWN, number), &["victim"], is_over, calls)
+            });
         }
     });
 }
@@ -117,7 +120,9 @@ fn lists(to: Targets, is_over: &AtomicBool) {
         let (calls, seen) = (&calls, &seen);
         for number in 0..4 {
             scope.spawn(move || tenants::list(to.server, is_over, calls, seen));
-            scope.spawn(move || tenants::squat(to.server, number, &[], is_over, calls));
+            scope.spawn(move || {
+                tenants::squat(to.server, (tenants::OWN, number), &[], is_over, calls)
+            });
         }
     });
 }
@@ -126,6 +131,22 @@ fn without_token(to: Targets, is_over: &AtomicBool) {
     let access = Access { endpoint: to.server.to_string(), token: None, tls_ca: None };
     while !is_over.load(Ordering::Relaxed) {
         assert!(inquiry::topology(&access).is_err(), "nobody gets an answer without a token");
+    }
+}
+
+/// A job of two ranks, of which one says all the time how far it is, more often than it may.
+fn messages(to: Targets, is_over: &AtomicBool) {
+    // Of the last turn some messages may still be on their path.
+    static TURN: AtomicU64 = AtomicU64::new(0);
+    let name = format!("mallory speaks {}", TURN.fetch_add(1, Ordering::Relaxed));
+    let rank = |rank| Rank::start(rank_of(to.server, 70, &name, (2, rank)));
+    let ranks = [rank(0), rank(1)];
+    ranks.iter().for_each(Rank::answer);
+    while !is_over.load(Ordering::Relaxed) {
+        for _ in 0..20 {
+            ranks[0].report_progress();
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -10,7 +10,8 @@ use thalweg::{Reduce, Session};
 use thalweg_aggregate::{FRAGMENT_VALUES, JobParameters, Setup};
 use thalweg_control::token::{Pattern, Role, Token};
 use thalweg_control::{
-    Access, AttendConfig, Attendance, ControlEvent, Failure, FailureKind, FromRank, Settings,
+    Access, AttendConfig, Attendance, ControlEvent, Failure, FailureKind, FromRank, Progress,
+    Settings,
 };
 use thalweg_core::NodeId;
 use thalweg_net::Network;
@@ -306,6 +307,11 @@ impl Rank {
                 return found;
             }
         }
+    }
+
+    /// Says how far it is.
+    pub fn report_progress(&self) {
+        self.attendance.send(FromRank::Progress(Progress::default()));
     }
 
     pub fn answer(&self) {

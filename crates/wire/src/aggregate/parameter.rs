@@ -45,7 +45,7 @@ pub struct Parameter {
     /// Whose contributions the sum lacks (T-02). Such a sum brings no changes: it is sent with neither
     /// `next_aggregator` nor `next_scale`, and refused with either or as a repeat.
     pub absent: Option<Absent>,
-    /// Whether the server has paid for the copies that switches make of it (E-13). Means nothing to a worker.
+    /// True if the server has paid for the copies that switches make of it (E-13). Means nothing to a worker.
     pub paid: bool,
 }
 
