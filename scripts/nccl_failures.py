@@ -114,14 +114,14 @@ def rank(folder, number):
             print(line, end="", flush=True)
     program.wait()
     began = float((folder / "go").read_text()) if (folder / "go").exists() else time.time()
-    told = [line for line in lines if "NCCL WARN" in line or "Error" in line]
+    warnings = [line for line in lines if "NCCL WARN" in line or "Error" in line]
     report = {
         "rank": number,
         "sums": len(ends),
         "longest_pause_s": round(max((after - before for before, after in zip(ends, ends[1:])), default=0), 2),
         "ended_with": program.returncode,
         "ended_after_s": round(time.time() - began, 1),
-        "warning": next((line.split("NCCL WARN")[-1].strip() for line in told), None),
+        "warning": next((line.split("NCCL WARN")[-1].strip() for line in warnings), None),
     }
     (folder / f"rank-{number}").write_text(json.dumps(report))
 
