@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(given.choose(6 << 20), [1, 2, 0]);
         assert_eq!(given.bytes, [(2 << 20) + 100, 2 << 20, 2 << 20]);
         let mut other = Given { bytes: given.bytes.clone() };
-        assert_eq!(given.choose(600_000), [1, 2]);
+        assert_eq!(given.choose(1_200_000), [1, 2]);
         assert_eq!(other.choose(1), [1]);
     }
 }
