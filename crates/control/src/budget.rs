@@ -41,7 +41,7 @@ pub struct CallBudgets {
     /// Calls of all tokens. Default 4,000/s after a burst of 16,000.
     pub calls_in_total: CallRate,
     /// Calls from one address whose token is missing or wrong. Default 20/s after a burst of 256: the ranks of a host with a
-    /// token that has expired all learn why. Beyond it connections from there are closed before they cost anything.
+    /// token that has expired all learn why. Beyond it connections from there are not read, and closed.
     pub denials: CallRate,
     /// Messages of one token on its open streams. Default 10,000/s after a burst of 40,000. Beyond it each of them is read at the
     /// rate that a rank needs which reports that it lives.

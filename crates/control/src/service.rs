@@ -1,5 +1,6 @@
 //! The registrar as a service.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -401,7 +402,8 @@ async fn run(
     let (accepted, incoming) = mpsc::channel(1);
     let teller = shell.clone();
     let note = move |text| teller.note(text);
-    let acceptor = Acceptor { connections, meter, refused, note, clock, noted: None };
+    let acceptor =
+        Acceptor { connections, meter, refused, note, clock, noted: None, held: VecDeque::new() };
     shell.spawn(acceptor.run(listener, accepted));
     let incoming = ReceiverStream::new(incoming);
     let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });

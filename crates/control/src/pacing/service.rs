@@ -1,5 +1,6 @@
 //! A board as a service.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -118,7 +119,15 @@ async fn run(
     let router = builder.add_service(InterceptedService::new(pacing, guard));
     let (end, ended) = oneshot::channel::<()>();
     let (accepted, incoming) = mpsc::channel(1);
-    let acceptor = Acceptor { connections, meter, refused, note: on_note, clock, noted: None };
+    let acceptor = Acceptor {
+        connections,
+        meter,
+        refused,
+        note: on_note,
+        clock,
+        noted: None,
+        held: VecDeque::new(),
+    };
     tokio::spawn(acceptor.run(listener, accepted));
     let incoming = ReceiverStream::new(incoming);
     let serving = router.serve_with_incoming_shutdown(incoming, async { drop(ended.await) });

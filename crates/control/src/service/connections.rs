@@ -1,7 +1,7 @@
 //! Connections that are taken in: as many as there is room for, and only those that are used.
 // spec: E-12
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ use thalweg_net::descriptors;
 use thalweg_net::fork::KeptFromChildren;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::time;
+use tokio::time::{self, MissedTickBehavior};
 
 use super::TICK;
 use super::meter::SharedMeter;
@@ -26,6 +26,13 @@ use crate::settings::Settings;
 
 /// Shortest time between two lines about connections that were refused.
 const NOTE_EVERY: Span = Span::from_s(10);
+
+/// Time for which a connection stays open that comes from an address which was refused too often. Who opens the next one when
+/// this one ends costs the service less the longer it waits.
+const HELD_FOR: Span = Span::from_ms(500);
+
+/// Most such connections. Beyond it the oldest is closed.
+const HELD_MAX: usize = 64;
 
 /// Counts of open connections.
 #[derive(Clone, Debug)]
@@ -133,6 +140,8 @@ pub(crate) struct Acceptor<N> {
     pub(crate) clock: Clock,
     /// When the last one was refused that was noted.
     pub(crate) noted: Option<Time>,
+    /// Connections that nobody reads, from addresses that were refused too often, and when they came.
+    pub(crate) held: VecDeque<(Time, TcpStream)>,
 }
 
 impl<N: Fn(String)> Acceptor<N> {
@@ -144,8 +153,17 @@ impl<N: Fn(String)> Acceptor<N> {
     ) {
         // Nobody would take in connections that a child keeps a queue for.
         let _kept = KeptFromChildren::new(&listener);
+        let mut ticks = time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            match listener.accept().await {
+            let taken = tokio::select! {
+                taken = listener.accept() => taken,
+                _ = ticks.tick(), if !self.held.is_empty() => {
+                    self.close_held();
+                    continue;
+                }
+            };
+            match taken {
                 Ok((stream, from)) => {
                     let Some(connection) = self.take_in(stream, from.ip()) else { continue };
                     if accepted.send(Ok(connection)).await.is_err() {
@@ -175,6 +193,10 @@ impl<N: Fn(String)> Acceptor<N> {
                 self.refused.count(reason);
                 // Without it the system would wait for the rest of each.
                 let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                if reason == Reason::Denials {
+                    self.held.push_back((self.clock.now(), stream));
+                    self.close_held();
+                }
                 let why = match reason {
                     Reason::Descriptors => "descriptors are scarce: raise `ulimit -n`",
                     Reason::Denials => "too many calls from there had no valid token",
@@ -183,6 +205,15 @@ impl<N: Fn(String)> Acceptor<N> {
                 self.note(|| format!("a connection from {from} was closed: {why}"));
                 None
             }
+        }
+    }
+
+    /// Closes connections that were held for long enough, or that are too many.
+    fn close_held(&mut self) {
+        let now = self.clock.now();
+        let is_over = |(came, _): &(Time, TcpStream)| now.since(*came) >= HELD_FOR;
+        while self.held.len() > HELD_MAX || self.held.front().is_some_and(is_over) {
+            self.held.pop_front();
         }
     }
 

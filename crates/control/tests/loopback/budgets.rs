@@ -153,17 +153,35 @@ fn connections_whose_calls_are_refused_are_closed_and_soon_not_taken() {
         let mut proven = connect(address, Some(&token(1))).await;
         proven.health(v1::HealthRequest {}).await.expect("its token is valid");
         let end = Instant::now() + Duration::from_secs(20);
-        let mut answered = 0;
-        while count(&stage, "denials") < 20 {
-            assert!(Instant::now() < end, "{:?}", stage.service.refused());
+        let call = async || {
             let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"));
-            let Ok(channel) = endpoint.expect("an address").connect().await else { continue };
+            let Ok(channel) = endpoint.expect("an address").connect().await else { return false };
             let mut client = v1::control_client::ControlClient::new(channel);
             let status = client.health(v1::HealthRequest {}).await.unwrap_err();
-            answered += u64::from(status.code() == Code::Unauthenticated);
+            status.code() == Code::Unauthenticated
+        };
+        let mut answered = 0;
+        while count(&stage, "denials") < 4 {
+            assert!(Instant::now() < end, "{:?}", stage.service.refused());
+            answered += u64::from(call().await);
         }
         assert!(answered >= 1, "the first ones learn why");
         assert!(count(&stage, "token") < 40, "{:?}", stage.service.refused());
+        // One that is not taken waits, so that the next one does not come at once.
+        loop {
+            assert!(Instant::now() < end, "{:?}", stage.service.refused());
+            let (before, began) = (count(&stage, "denials"), Instant::now());
+            let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if count(&stage, "denials") > before {
+                let stream = stream.into_std().expect("a socket");
+                stream.set_nonblocking(false).expect("a socket");
+                assert!(closes(stream, Duration::from_secs(5)));
+                assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
+                break;
+            }
+            call().await;
+        }
         proven.health(v1::HealthRequest {}).await.expect("those that are there stay");
         // Another address is not affected.
         let other = tokio::net::TcpSocket::new_v4().expect("a socket");

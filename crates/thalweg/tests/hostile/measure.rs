@@ -138,12 +138,13 @@ fn without_token(to: Targets, is_over: &AtomicBool) {
 fn messages(to: Targets, is_over: &AtomicBool) {
     // Of the last turn some messages may still be on their path.
     static TURN: AtomicU64 = AtomicU64::new(0);
-    let name = format!("mallory speaks {}", TURN.fetch_add(1, Ordering::Relaxed));
-    let rank = |rank| Rank::start(rank_of(to.server, 70, &name, (2, rank)));
+    let turn = TURN.fetch_add(1, Ordering::Relaxed);
+    let name = format!("mallory speaks {turn}");
+    let rank = |rank| Rank::start(rank_of(to.server, 70 + turn, &name, (2, rank)));
     let ranks = [rank(0), rank(1)];
     ranks.iter().for_each(Rank::answer);
     while !is_over.load(Ordering::Relaxed) {
-        for _ in 0..20 {
+        for _ in 0..60 {
             ranks[0].report_progress();
         }
         std::thread::sleep(Duration::from_millis(1));
