@@ -105,7 +105,7 @@ def check_programs(parser, arguments):
 
 
 class Mps:
-    """NVIDIA's Multi-Process Service, unless it runs already or there is none."""
+    """NVIDIA's Multi-Process Service, unless it runs already or the machine has no such program."""
 
     def __init__(self, is_wanted=True):
         self.is_wanted = is_wanted and shutil.which("nvidia-cuda-mps-control") is not None

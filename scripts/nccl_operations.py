@@ -126,10 +126,10 @@ def groups():
 def splits():
     """Communicators that are split from the first one (ncclCommSplit): of all ranks, of halves, without the last."""
     ranks = dist.get_world_size()
-    everyone = list(range(ranks))
+    all_ranks = list(range(ranks))
     made = []
     for is_shared in (False, True):
-        for parts in ([everyone], [everyone[: ranks // 2], everyone[ranks // 2 :]], [everyone[:-1]]):
+        for parts in ([all_ranks], [all_ranks[: ranks // 2], all_ranks[ranks // 2 :]], [all_ranks[:-1]]):
             options = dist.ProcessGroupNCCL.Options()
             # Communicators may use the connections of the one that they are split from.
             options.config.split_share = int(is_shared)

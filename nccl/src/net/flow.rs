@@ -44,7 +44,7 @@ pub struct Answer {
 /// The channels of this process.
 static CHANNELS: Mutex<Weak<Channels>> = Mutex::new(Weak::new());
 
-/// Returns the channels of this process. Starts their thread if there is none.
+/// Returns the channels of this process, and starts their thread where it does not run.
 pub fn channels() -> Result<Arc<Channels>, Failure> {
     let mut shared = lock(&CHANNELS);
     if let Some(channels) = shared.upgrade() {

@@ -170,7 +170,7 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// A thread that ends without being told to has failed, or panicked.
+    /// A thread that ends without a command has failed, or panicked.
     fn drop(&mut self) {
         self.fail_all(&Error::internal("the thread of all channels has ended"));
     }

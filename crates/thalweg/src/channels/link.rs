@@ -385,7 +385,6 @@ mod tests {
         Receiving { posted: [posted].into(), next: 1, granted: 1 }
     }
 
-    // spec: N-01 machine
     #[test]
     fn pieces_have_one_place_and_come_once() {
         let (mut receiving, mut events) = (receiving(), Vec::new());
@@ -416,7 +415,6 @@ mod tests {
         assert_eq!(events, [LinkEvent::Ended { request: 3, bytes }]);
     }
 
-    // spec: N-01 machine
     #[test]
     fn no_bytes_make_a_receiver_panic() {
         let mut rng = Rng::new(5);

@@ -81,7 +81,6 @@ fn begin(
     kept
 }
 
-// spec: N-01 machine
 #[test]
 fn messages_arrive_whole_and_in_order_whatever_the_network_does() {
     const LENGTHS: [usize; 8] =
@@ -119,7 +118,6 @@ fn messages_arrive_whole_and_in_order_whatever_the_network_does() {
     }
 }
 
-// spec: N-01 machine
 #[test]
 fn nothing_is_sent_until_somebody_receives() {
     let mut shuttle = pair(1);
@@ -133,7 +131,6 @@ fn nothing_is_sent_until_somebody_receives() {
     assert_eq!(nodes, [NodeId(1), NodeId(0)], "the first message alone, at both ends");
 }
 
-// spec: N-01 machine
 #[test]
 fn a_message_that_does_not_fit_fails_its_receiver() {
     let mut shuttle = pair(2);
@@ -145,7 +142,6 @@ fn a_message_that_does_not_fit_fails_its_receiver() {
     assert_eq!(kept.lock().unwrap().take(), Some(vec![3; 100]), "nothing was written");
 }
 
-// spec: N-06 machine
 #[test]
 fn a_node_that_does_not_answer_fails_the_channel() {
     let mut shuttle = pair(3);
@@ -159,7 +155,6 @@ fn a_node_that_does_not_answer_fails_the_channel() {
     assert!(shuttle.now.since(thalweg_core::Time::ZERO) < Span::from_s(40));
 }
 
-// spec: N-06 machine
 #[test]
 fn what_the_receiver_has_is_sent_although_its_answer_was_lost() {
     let mut shuttle = pair(4);
