@@ -1,13 +1,17 @@
 """One rank that tries the operations of PyTorch's nccl backend, and checks every result. All ranks share one GPU.
 
-    nvidia-cuda-mps-control -d
-    sudo --preserve-env thalweg lab --hosts 4 --rate 10gbit --daemons -- python3 scripts/nccl_operations.py
+    sudo python3 scripts/nccl_in_a_lab.py --work operations --rate 10gbit --arms thalweg --rounds 1
+    sudo python3 scripts/nccl_in_a_lab.py --work operations --options "--only splits" --arms thalweg run --rounds 1
 
-The plug-in is chosen by the environment (`docs/nccl.md`). Rank 0 prints a line for each group of operations.
+The plug-in is chosen by the environment (`docs/nccl.md`). Rank 0 prints a line of JSON for each group of operations.
 """
 
+import argparse
+import datetime
+import json
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -17,15 +21,25 @@ TYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=TRIED, default=list(TRIED))
+    arguments = parser.parse_args()
     os.environ.setdefault("NCCL_HOSTID", f"host-{os.environ['RANK']}")
     torch.cuda.set_device(0)
-    dist.init_process_group("nccl", device_id=torch.device("cuda:0"))
-    for tried in (sums, largest, moves, messages, groups, again):
-        tried()
+    begin()
+    for name in arguments.only:
+        began = time.perf_counter()
+        found = TRIED[name]()
         torch.cuda.synchronize()
         if dist.get_rank() == 0:
-            print(f"{tried.__name__}: right", flush=True)
+            took_s = round(time.perf_counter() - began, 1)
+            print(json.dumps({"operations": name, "right": True, "took_s": took_s} | (found or {})), flush=True)
     dist.destroy_process_group()
+
+
+def begin():
+    device = torch.device("cuda:0")
+    dist.init_process_group("nccl", device_id=device, timeout=datetime.timedelta(seconds=60))
 
 
 def check(found, expected, text, rounding=0.0):
@@ -109,12 +123,37 @@ def groups():
         dist.destroy_process_group(group)
 
 
+def splits():
+    """Communicators that are split from the first one (ncclCommSplit): of all ranks, of halves, without the last."""
+    ranks = dist.get_world_size()
+    all_ranks = list(range(ranks))
+    made = []
+    for is_shared in (False, True):
+        for parts in ([all_ranks], [all_ranks[: ranks // 2], all_ranks[ranks // 2 :]], [all_ranks[:-1]]):
+            options = dist.ProcessGroupNCCL.Options()
+            # Communicators may use the connections of the one that they are split from.
+            options.config.split_share = int(is_shared)
+            group = dist.split_group(split_ranks=parts, pg_options=options)
+            if any(dist.get_rank() in part for part in parts):
+                sums(group, [1_000, 65_536, 8 << 20])
+                torch.cuda.synchronize()
+                dist.destroy_process_group(group)
+            dist.barrier()
+            made.append({"ranks": [len(part) for part in parts], "shared": is_shared})
+    # The first one is as before.
+    sums(None, [65_536, 8 << 20])
+    return {"splits": made}
+
+
 def again():
     """A communicator after all others were closed, which unloads the library."""
     dist.destroy_process_group()
     os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)
-    dist.init_process_group("nccl", device_id=torch.device("cuda:0"))
+    begin()
     sums(None, [16 << 20])
+
+
+TRIED = {tried.__name__: tried for tried in (sums, largest, moves, messages, groups, splits, again)}
 
 
 if __name__ == "__main__":

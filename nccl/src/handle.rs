@@ -3,10 +3,8 @@
 //! | bytes | contents |
 //! |---|---|
 //! | 0–7 | `THALWEG` and the version of this layout |
-//! | 8 | kind: 1 net, 2 CollNet |
-//! | 9 | 4 or 6, the version of IP |
-//! | 10–11 | TCP port, big-endian |
-//! | 12–27 | address, the rest zero |
+//! | 8 | kind: 1 net over TCP, 2 CollNet, 3 net over flows |
+//! | 9–27 | address of the TCP socket: 4 or 6, the version of IP; the port, big-endian; the address, the rest zero |
 //! | 28–43 | secret: a caller shows it, so that strangers are turned away |
 //! | 44–51 | number of a connection under way, for [`connect`](crate::net::connect); zero before |
 
@@ -15,18 +13,23 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::abi::HANDLE_BYTES;
 
 /// First bytes of every handle. Another version of the layout has another last byte.
-const MAGIC: [u8; 8] = *b"THALWEG\x01";
+const MAGIC: [u8; 8] = *b"THALWEG\x02";
 
 /// Bytes of a secret.
 pub const SECRET_BYTES: usize = 16;
 
+/// Bytes of an address.
+pub const ADDRESS_BYTES: usize = 19;
+
 /// Purpose of a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Messages between two ranks.
-    Net = 1,
+    /// Messages between two ranks, over TCP.
+    Tcp = 1,
     /// Sums of all ranks.
     Coll = 2,
+    /// Messages between two ranks, over flows.
+    Flows = 3,
 }
 
 /// Contents of a handle.
@@ -46,17 +49,7 @@ impl Handle {
         *to = [0; HANDLE_BYTES];
         to[..8].copy_from_slice(&MAGIC);
         to[8] = self.kind as u8;
-        to[10..12].copy_from_slice(&self.address.port().to_be_bytes());
-        match self.address.ip() {
-            IpAddr::V4(ip) => {
-                to[9] = 4;
-                to[12..16].copy_from_slice(&ip.octets());
-            }
-            IpAddr::V6(ip) => {
-                to[9] = 6;
-                to[12..28].copy_from_slice(&ip.octets());
-            }
-        }
+        to[9..28].copy_from_slice(&address_bytes(self.address));
         to[28..44].copy_from_slice(&self.secret);
     }
 
@@ -66,15 +59,38 @@ impl Handle {
         if from[..8] != MAGIC || from[8] != kind as u8 {
             return None;
         }
-        let port = u16::from_be_bytes([from[10], from[11]]);
-        let ip: IpAddr = match from[9] {
-            4 => <[u8; 4]>::try_from(&from[12..16]).ok()?.into(),
-            6 => Ipv6Addr::from(<[u8; 16]>::try_from(&from[12..28]).ok()?).into(),
-            _ => return None,
-        };
+        let address = read_address(from[9..].first_chunk()?)?;
         let secret = from[28..44].try_into().ok()?;
-        Some(Handle { kind, address: (ip, port).into(), secret })
+        Some(Handle { kind, address, secret })
     }
+}
+
+/// An address as bytes.
+pub fn address_bytes(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
+    let mut to = [0; ADDRESS_BYTES];
+    to[1..3].copy_from_slice(&address.port().to_be_bytes());
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            to[0] = 4;
+            to[3..7].copy_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            to[0] = 6;
+            to[3..].copy_from_slice(&ip.octets());
+        }
+    }
+    to
+}
+
+/// The address of bytes. `None` if they are none.
+pub fn read_address(from: &[u8; ADDRESS_BYTES]) -> Option<SocketAddr> {
+    let port = u16::from_be_bytes([from[1], from[2]]);
+    let ip: IpAddr = match from[0] {
+        4 => <[u8; 4]>::try_from(&from[3..7]).ok()?.into(),
+        6 => Ipv6Addr::from(<[u8; 16]>::try_from(&from[3..]).ok()?).into(),
+        _ => return None,
+    };
+    Some((ip, port).into())
 }
 
 /// Number of the connection under way that NCCL keeps in a handle, zero for a new one.
@@ -104,10 +120,11 @@ mod tests {
                 (Handle::read(&bytes, Kind::Coll), attempt(&bytes)),
                 (Some(handle), 1 << 40)
             );
-            assert_eq!(Handle::read(&bytes, Kind::Net), None);
+            assert_eq!(Handle::read(&bytes, Kind::Tcp), None);
             bytes[7] += 1;
             assert_eq!(Handle::read(&bytes, Kind::Coll), None, "another version");
         }
-        assert_eq!(Handle::read(&[0; HANDLE_BYTES], Kind::Net), None);
+        assert_eq!(Handle::read(&[0; HANDLE_BYTES], Kind::Flows), None);
+        assert_eq!(read_address(&[0; ADDRESS_BYTES]), None);
     }
 }

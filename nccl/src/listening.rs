@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::io::{self, Read};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use socket2::{SockRef, TcpKeepalive};
 use crate::abi::{HANDLE_BYTES, status};
 use crate::device::device;
 use crate::failure::Failure;
-use crate::handle::{Handle, Kind, SECRET_BYTES};
+use crate::handle::{ADDRESS_BYTES, Handle, Kind, SECRET_BYTES, address_bytes, read_address};
 
-/// Bytes that a caller sends first: the secret of the handle, and its rank.
-pub const HELLO_BYTES: usize = SECRET_BYTES + 4;
+/// Bytes that a caller sends first: the secret of the handle, its rank, and the address of its socket for flows.
+pub const HELLO_BYTES: usize = SECRET_BYTES + 4 + ADDRESS_BYTES;
 /// Time that a caller has for them.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// Most callers that have not sent them yet. Of more, the oldest are turned away.
@@ -25,9 +25,21 @@ const STRANGERS_MAX: usize = 64;
 
 /// A socket that other ranks connect to.
 pub struct Listening {
+    /// Purpose.
+    pub kind: Kind,
     listener: TcpListener,
     secret: [u8; SECRET_BYTES],
     strangers: Mutex<Vec<Stranger>>,
+}
+
+/// A connection whose caller has shown the secret.
+pub struct Caller {
+    /// The connection.
+    pub stream: TcpStream,
+    /// Rank of the caller, where the handle is for sums.
+    pub rank: u32,
+    /// Socket of the caller for flows, where the handle is for those.
+    pub socket: Option<SocketAddr>,
 }
 
 /// A connection whose caller has not shown the secret yet.
@@ -59,7 +71,7 @@ pub fn open(kind: Kind, handle: &mut [u8; HANDLE_BYTES]) -> Result<*mut c_void, 
     let secret = random().map_err(Failure::system("there are no random bytes"))?;
     Handle { kind, address, secret }.write(handle);
     let key = NEXT_KEY.fetch_add(1, Ordering::Relaxed);
-    let listening = Listening { listener, secret, strangers: Mutex::default() };
+    let listening = Listening { kind, listener, secret, strangers: Mutex::default() };
     lock(&OPEN).insert(key, Arc::new(listening));
     Ok(key as *mut c_void)
 }
@@ -76,9 +88,8 @@ pub fn close(key: *mut c_void) {
 }
 
 impl Listening {
-    /// Accepts a caller that has shown the secret, without waiting. `None` if there is no such caller yet. Returns the
-    /// rank that it sent.
-    pub fn accept(&self) -> Result<Option<(TcpStream, u32)>, Failure> {
+    /// Accepts a caller that has shown the secret, without waiting. `None` if there is no such caller yet.
+    pub fn accept(&self) -> Result<Option<Caller>, Failure> {
         let mut strangers = lock(&self.strangers);
         loop {
             match self.listener.accept() {
@@ -105,10 +116,12 @@ impl Listening {
                 Hello::Gone => drop(strangers.remove(index)),
                 Hello::Complete => {
                     let Stranger { stream, hello, .. } = strangers.remove(index);
-                    let (secret, rank) = hello.split_at(SECRET_BYTES);
+                    let (secret, sent) = hello.split_at(SECRET_BYTES);
                     if secret == self.secret {
+                        let (rank, socket) = sent.split_at(4);
                         let rank = u32::from_le_bytes(rank.try_into().unwrap_or_default());
-                        return Ok(Some((stream, rank)));
+                        let socket = socket.first_chunk().and_then(read_address);
+                        return Ok(Some(Caller { stream, rank, socket }));
                     }
                 }
             }
@@ -143,10 +156,16 @@ impl Stranger {
 }
 
 /// The first bytes of a connection to a handle.
-pub fn hello(secret: [u8; SECRET_BYTES], rank: u32) -> [u8; HELLO_BYTES] {
+pub fn hello(
+    secret: [u8; SECRET_BYTES],
+    rank: u32,
+    socket: Option<SocketAddr>,
+) -> [u8; HELLO_BYTES] {
+    let socket = socket.map_or([0; ADDRESS_BYTES], address_bytes);
     let mut hello = [0; HELLO_BYTES];
     hello[..SECRET_BYTES].copy_from_slice(&secret);
-    hello[SECRET_BYTES..].copy_from_slice(&rank.to_le_bytes());
+    hello[SECRET_BYTES..][..4].copy_from_slice(&rank.to_le_bytes());
+    hello[SECRET_BYTES + 4..].copy_from_slice(&socket);
     hello
 }
 

@@ -69,13 +69,22 @@ impl Default for Settings {
     }
 }
 
+/// Transport of messages between two ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// A TCP connection.
+    Tcp,
+    /// Flows over UDP, as those of sessions.
+    Flows,
+}
+
 /// Contents of the environment.
 #[derive(Debug)]
 pub struct Loaded {
     /// Settings, or the reason why they are invalid.
     pub settings: Result<Settings, String>,
-    /// The reason why messages cannot be carried as the environment says.
-    pub net: Result<(), String>,
+    /// Transport of messages that this rank receives, or the reason why the environment has none.
+    pub net: Result<Transport, String>,
 }
 
 /// The settings that were read last.
@@ -99,9 +108,9 @@ pub fn current() -> Arc<Loaded> {
 impl Loaded {
     fn from(variable: impl Fn(&str) -> Option<String>) -> Loaded {
         let net = match variable("THALWEG_NCCL_NET").unwrap_or_default().as_str() {
-            "" | "tcp" => Ok(()),
-            "flows" => Err("THALWEG_NCCL_NET is flows, which is not built yet: choose tcp".into()),
-            other => Err(format!("THALWEG_NCCL_NET is \"{other}\": choose tcp")),
+            "" | "tcp" => Ok(Transport::Tcp),
+            "flows" => Ok(Transport::Flows),
+            other => Err(format!("THALWEG_NCCL_NET is \"{other}\": choose tcp or flows")),
         };
         Loaded { settings: Settings::from(variable), net }
     }
@@ -109,6 +118,12 @@ impl Loaded {
     /// Time until a dead rank is noticed.
     pub fn failure_after(&self) -> Duration {
         self.settings.as_ref().map_or(Settings::default().failure_after, |set| set.failure_after)
+    }
+
+    /// Time without an answer until messages over flows fail.
+    pub fn operation_timeout(&self) -> Duration {
+        let default = Settings::default().operation_timeout;
+        self.settings.as_ref().map_or(default, |set| set.operation_timeout)
     }
 
     /// Time for all ranks to connect.
@@ -255,7 +270,8 @@ mod tests {
         let net = |value: &'static str| {
             Loaded::from(|name| (name == "THALWEG_NCCL_NET").then(|| value.into())).net
         };
-        assert_eq!((net(""), net("tcp")), (Ok(()), Ok(())));
-        assert!(net("flows").unwrap_err().contains("not built") && net("udp").is_err());
+        assert_eq!((net(""), net("tcp")), (Ok(Transport::Tcp), Ok(Transport::Tcp)));
+        assert_eq!(net("flows"), Ok(Transport::Flows));
+        assert!(net("udp").unwrap_err().contains("THALWEG_NCCL_NET"));
     }
 }

@@ -10,9 +10,9 @@ mod tuner;
 
 use std::ffi::{c_int, c_void};
 
-use crate::abi::{Logger, PTR_HOST, Status, status};
+use crate::abi::{HANDLE_BYTES, Logger, PTR_HOST, Status, status};
 use crate::device::{Device, device};
-use crate::entry::{guarded, write};
+use crate::entry::{guarded, handle, write};
 use crate::failure::Failure;
 use crate::{listening, log, settings};
 
@@ -68,6 +68,34 @@ unsafe extern "C" fn properties<P: From<&'static Device>>(
         // SAFETY: NCCL's place for the properties, of the version of the table that has this function.
         unsafe { write(to, P::from(device())) }
     })
+}
+
+/// An interface whose ranks listen for each other.
+trait Listens {
+    /// Begins to listen. Writes the handle.
+    fn listen(handle: &mut [u8; HANDLE_BYTES]) -> Result<*mut c_void, Failure>;
+}
+
+unsafe extern "C" fn listen<L: Listens>(
+    device: c_int,
+    handle_bytes: *mut c_void,
+    listening: *mut *mut c_void,
+) -> Status {
+    guarded("listen", || {
+        check_device(device)?;
+        // SAFETY: NCCL's handle, and its place for what listens.
+        unsafe { write(listening, L::listen(handle(handle_bytes)?)?) }
+    })
+}
+
+unsafe extern "C" fn listen_in_context<L: Listens>(
+    _: *mut c_void,
+    device: c_int,
+    handle_bytes: *mut c_void,
+    listening: *mut *mut c_void,
+) -> Status {
+    // SAFETY: the caller's arguments.
+    unsafe { listen::<L>(device, handle_bytes, listening) }
 }
 
 unsafe extern "C" fn register(

@@ -32,6 +32,7 @@
 compile_error!("values travel as little-endian bytes, and are not turned round here");
 
 mod cancel;
+mod channels;
 mod counters;
 pub mod daemon;
 mod engine;
@@ -81,6 +82,7 @@ pub mod internal {
     pub use thalweg_core::fingerprint::digest_of_lengths;
     pub use thalweg_core::{Combine, Intent, Reduction};
 
+    pub use crate::channels::{Channel, ChannelKey, Channels, Direction, RequestMemory, draw_key};
     pub use crate::events::{Event, listen};
     pub use crate::lossy::Lossy;
     pub use crate::session::ByteMemory;

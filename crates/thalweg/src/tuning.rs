@@ -2,13 +2,16 @@
 
 use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
-use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span};
+use thalweg_core::{
+    FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span, body_bytes_of_mtu,
+};
 use thalweg_deliver::LossBound;
 use thalweg_flow::MessageOrder;
 use thalweg_transport::control::{Aimd, Dctcp, Delay, DelayRate};
 use thalweg_transport::{Credentials, RtoLimits};
 use thalweg_wire::tag::{Key, Secrets};
 
+use crate::channels::{PIECE_BYTES, PIECE_HEADER_BYTES};
 use crate::daemon::MemoryBudget;
 use crate::window::Window;
 
@@ -38,7 +41,7 @@ const ACK_DELAY: Span = Span::from_ms(1);
 /// out how fast it may be; here the next one knows from the last.
 pub(crate) const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Rounds of a ring that are under way at once. Hosts that sleep make some of them late.
+/// Rounds of a ring that are under way at once, and pieces of a channel. Hosts that sleep make some of them late.
 pub(crate) const PIECES_IN_FLIGHT: u32 = 8;
 
 /// A message of a ring whose messages may lose a part. A ring of 8 hosts divides a bound of a tenth among 7 hops, which
@@ -185,10 +188,39 @@ pub(crate) fn ring_flow(window: Window, flow: thalweg_flow::Config) -> thalweg_f
     }
 }
 
+/// Flows of a channel between two processes, of which a process has many. One host sends to one, as in a ring.
+// spec: N-01
+pub(crate) fn channel_flow(
+    job: JobId,
+    key: Key,
+    give_up_after: Span,
+    segment_bytes: u32,
+) -> thalweg_flow::Config {
+    let flow = ring_flow(Window::default(), flow(job, 1, key, give_up_after, Window::default()));
+    // Twice as many pieces as are in flight, and grants.
+    let (pieces, longest) = (2 * PIECES_IN_FLIGHT, (PIECE_HEADER_BYTES + PIECE_BYTES) as u64);
+    thalweg_flow::Config {
+        messages: thalweg_flow::MessageConfig {
+            segment_bytes,
+            max_incoming: 2 * pieces,
+            max_message_bytes: longest,
+            max_incoming_bytes: u64::from(pieces) * longest,
+            ..flow.messages
+        },
+        ..flow
+    }
+}
+
+/// Payload of the packets of a channel, from an interface of this MTU. Longer frames than Ethernet's usual ones are not
+/// used: nothing has probed the path for them.
+pub(crate) fn segment_bytes(mtu_bytes: u16) -> u32 {
+    body_bytes_of_mtu(mtu_bytes).min(FRAME_BODY_BYTES).into()
+}
+
 #[cfg(test)]
 mod tests {
     use thalweg_control::JobBudgets;
-    use thalweg_core::{MTU_BYTES, MTU_BYTES_MAX, body_bytes_of_mtu};
+    use thalweg_core::{MTU_BYTES, MTU_BYTES_MAX};
     use thalweg_transport::control::NewReno;
     use thalweg_wire::tag::Secret;
 

@@ -18,7 +18,7 @@ use thalweg::{Cancel, Error, Session, SessionConfig};
 use super::line::{Line, Received};
 use super::place::Place;
 use crate::handle::Handle;
-use crate::listening::{Listening, hello, watch};
+use crate::listening::{Caller, Listening, hello, watch};
 use crate::log;
 use crate::settings::Loaded;
 
@@ -108,7 +108,7 @@ impl Part<'_> {
 
     fn accept(&self, listening: &Listening, lines: &mut [Option<Line>]) -> Result<(), String> {
         let accepted = listening.accept().map_err(|failure| failure.text.unwrap_or_default())?;
-        let Some((stream, rank)) = accepted else { return Ok(()) };
+        let Some(Caller { stream, rank, .. }) = accepted else { return Ok(()) };
         watch(&stream, self.loaded.failure_after()).map_err(|error| error.to_string())?;
         let index = (rank as usize).checked_sub(1);
         if let Some(line) = index.and_then(|index| lines.get_mut(index)) {
@@ -206,7 +206,7 @@ impl Part<'_> {
         let mut stream = TcpStream::connect_timeout(&root.address, limit)?;
         watch(&stream, self.loaded.failure_after())?;
         let rank = u32::try_from(self.rank).unwrap_or(u32::MAX);
-        stream.write_all(&hello(root.secret, rank))?;
+        stream.write_all(&hello(root.secret, rank, None))?;
         Line::new(stream)
     }
 

@@ -1,28 +1,23 @@
-//! A connection, and the requests on it.
+//! A channel between two ranks, and the requests on it.
 
-use std::collections::VecDeque;
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Mutex;
-use std::time::Duration;
-
-use super::silence::Silence;
+use super::flow::Flow;
+use super::stream::Stream;
 use crate::REQUESTS_MAX;
-use crate::abi::{Status, status};
 use crate::failure::Failure;
-use crate::listening::{lock, watch};
-use crate::log;
 use crate::memory::Memory;
 
-/// Bytes of a message's length.
-const LENGTH_BYTES: usize = 8;
-/// Most bytes that one call moves, so that others of the same thread get their turn.
-const BYTES_PER_CALL: usize = 1 << 20;
-
-/// One side of a connection. Several threads may use it at a time.
+/// One end of a channel. Several threads may use it at a time.
 pub struct Channel {
-    state: Mutex<State>,
+    transport: Transport,
     requests: [Request; REQUESTS_MAX],
+}
+
+/// Transport of a channel.
+pub enum Transport {
+    /// A TCP connection.
+    Tcp(Box<Stream>),
+    /// A flow.
+    Flow(Flow),
 }
 
 /// A request, as NCCL sees it: a place in the table of its channel.
@@ -32,93 +27,24 @@ pub struct Request {
     index: usize,
 }
 
-struct State {
-    stream: TcpStream,
-    peer: SocketAddr,
-    is_sending: bool,
-    silence: Silence,
-    transfers: [Transfer; REQUESTS_MAX],
-    /// Transfers that have not ended, in order.
-    queue: VecDeque<usize>,
-    /// Status of all that has not ended, after a failure.
-    failed: Option<Status>,
-}
-
-/// State of a request.
-#[derive(Clone, Copy)]
-enum Transfer {
-    Free,
-    /// Under way: the memory, the message's length, and the bytes of both that have moved. A receiver learns the length
-    /// from the connection.
-    Moving {
-        memory: Memory,
-        length: [u8; LENGTH_BYTES],
-        moved: usize,
-    },
-    /// Ended, with this many bytes.
-    Ended(usize),
-}
-
-/// Result of an attempt to move bytes.
-enum Moved {
-    /// Bytes moved.
-    Some(usize),
-    /// The kernel has no room, or nothing has arrived.
-    Blocked,
-}
-
 impl Channel {
-    /// The sending side of a connection.
-    pub fn sending(stream: TcpStream, failure_after: Duration) -> Result<Box<Channel>, Failure> {
-        Channel::new(stream, true, failure_after)
-    }
-
-    /// The receiving side of a connection.
-    pub fn receiving(stream: TcpStream, failure_after: Duration) -> Result<Box<Channel>, Failure> {
-        Channel::new(stream, false, failure_after)
-    }
-
-    fn new(
-        stream: TcpStream,
-        is_sending: bool,
-        failure_after: Duration,
-    ) -> Result<Box<Channel>, Failure> {
-        let peer = stream.peer_addr().map_err(Failure::system("a connection has no other end"))?;
-        watch(&stream, failure_after).map_err(Failure::system("cannot set up a connection"))?;
+    /// A channel without requests.
+    pub fn new(transport: Transport) -> Box<Channel> {
         let request = |index| Request { channel: std::ptr::null(), index };
-        let transfers = [Transfer::Free; REQUESTS_MAX];
-        let silence = Silence::new(failure_after);
-        let state = State {
-            stream,
-            peer,
-            is_sending,
-            silence,
-            transfers,
-            queue: VecDeque::new(),
-            failed: None,
-        };
-        let requests = std::array::from_fn(request);
-        let mut channel = Box::new(Channel { state: Mutex::new(state), requests });
+        let mut channel = Box::new(Channel { transport, requests: std::array::from_fn(request) });
         let own: *const Channel = &raw const *channel;
         channel.requests.iter_mut().for_each(|request| request.channel = own);
-        Ok(channel)
+        channel
     }
 
     /// Begins to send, or to receive into memory. `None` if as many requests are in flight as there may be: NCCL calls
     /// again.
     pub fn begin(&self, memory: Memory) -> Result<Option<&Request>, Failure> {
-        let mut state = lock(&self.state);
-        if let Some(status) = state.failed {
-            return Err(Failure::logged(status));
-        }
-        let is_free = |transfer: &Transfer| matches!(transfer, Transfer::Free);
-        let Some(index) = state.transfers.iter().position(is_free) else { return Ok(None) };
-        let length = (memory.len() as u64).to_le_bytes();
-        state.transfers[index] = Transfer::Moving { memory, length, moved: 0 };
-        state.queue.push_back(index);
-        // What can be moved at once is. A failure shows when the request is tested.
-        let _ = state.progress(index);
-        Ok(Some(&self.requests[index]))
+        let begun = match &self.transport {
+            Transport::Tcp(stream) => stream.begin(memory),
+            Transport::Flow(flow) => flow.begin(memory),
+        };
+        Ok(begun?.map(|index| &self.requests[index]))
     }
 }
 
@@ -130,124 +56,9 @@ impl Request {
 
     /// Returns the number of bytes once the request has ended, which frees it.
     pub fn test(&self, channel: &Channel) -> Result<Option<usize>, Failure> {
-        let mut state = lock(&channel.state);
-        if matches!(state.transfers[self.index], Transfer::Moving { .. }) {
-            state.progress(self.index)?;
-        }
-        match state.transfers[self.index] {
-            Transfer::Ended(bytes) => {
-                state.transfers[self.index] = Transfer::Free;
-                Ok(Some(bytes))
-            }
-            Transfer::Moving { .. } => Ok(None),
-            Transfer::Free => Err(Failure::argument("the request has ended already")),
+        match &channel.transport {
+            Transport::Tcp(stream) => stream.test(self.index),
+            Transport::Flow(flow) => flow.test(self.index),
         }
     }
-}
-
-impl State {
-    /// Moves bytes until the request has ended, the kernel has no more, or this was enough for one call.
-    fn progress(&mut self, until: usize) -> Result<(), Failure> {
-        if let Some(status) = self.failed {
-            return Err(Failure::logged(status));
-        }
-        let mut budget = BYTES_PER_CALL;
-        while let Some(first) = self.queue.front().copied() {
-            match self.progress_one(first) {
-                Ok(Moved::Some(bytes)) => budget = budget.saturating_sub(bytes),
-                Ok(Moved::Blocked) if self.is_sending && self.silence.is_there(&self.stream) => {
-                    let failure = self.gone("its host does not answer");
-                    return Err(self.fail(failure));
-                }
-                Ok(Moved::Blocked) => return Ok(()),
-                Err(failure) => return Err(self.fail(failure)),
-            }
-            let has_ended = matches!(self.transfers[until], Transfer::Ended(_));
-            if has_ended || budget == 0 {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves bytes of the first request in the queue.
-    fn progress_one(&mut self, index: usize) -> Result<Moved, Failure> {
-        let Transfer::Moving { memory, mut length, moved } = self.transfers[index] else {
-            self.queue.pop_front();
-            return Ok(Moved::Some(0));
-        };
-        let result = if self.is_sending {
-            send(&self.stream, memory, &length, moved)
-        } else {
-            receive(&self.stream, memory, &mut length, moved)?
-        };
-        let bytes = match result {
-            Ok(0) => return Err(self.gone("it closed the connection")),
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Moved::Blocked),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Moved::Some(0)),
-            Err(error) => return Err(self.gone(&error.to_string())),
-        };
-        let moved = moved + bytes;
-        let total = length_of(length).filter(|_| moved >= LENGTH_BYTES);
-        self.transfers[index] = match total {
-            // The length may be anything: nothing is added to it.
-            Some(message) if moved - LENGTH_BYTES == message => {
-                self.queue.pop_front();
-                Transfer::Ended(message)
-            }
-            _ => Transfer::Moving { memory, length, moved },
-        };
-        Ok(Moved::Some(bytes))
-    }
-
-    fn gone(&self, why: &str) -> Failure {
-        Failure::new(status::REMOTE, format!("the rank at {} is gone: {why}", self.peer))
-    }
-
-    /// Keeps the failure for all later calls, and logs it once.
-    fn fail(&mut self, failure: Failure) -> Failure {
-        self.failed = Some(failure.status);
-        if let Some(text) = &failure.text {
-            log::warn(text);
-        }
-        Failure::logged(failure.status)
-    }
-}
-
-/// Length of a message, if it fits this machine.
-fn length_of(length: [u8; LENGTH_BYTES]) -> Option<usize> {
-    usize::try_from(u64::from_le_bytes(length)).ok()
-}
-
-fn send(
-    mut stream: &TcpStream,
-    memory: Memory,
-    length: &[u8; LENGTH_BYTES],
-    moved: usize,
-) -> io::Result<usize> {
-    let body = memory.skip(moved.saturating_sub(LENGTH_BYTES));
-    if moved >= LENGTH_BYTES {
-        return stream.write(body.as_ref());
-    }
-    stream.write_vectored(&[IoSlice::new(&length[moved..]), IoSlice::new(body.as_ref())])
-}
-
-/// Receives the rest of the length, or of the message. The outer error is a message that does not fit.
-fn receive(
-    mut stream: &TcpStream,
-    memory: Memory,
-    length: &mut [u8; LENGTH_BYTES],
-    moved: usize,
-) -> Result<io::Result<usize>, Failure> {
-    if moved < LENGTH_BYTES {
-        return Ok(stream.read(&mut length[moved..]));
-    }
-    let room = memory.len();
-    let Some(message) = length_of(*length).filter(|message| *message <= room) else {
-        let message = u64::from_le_bytes(*length);
-        let text = format!("a message of {message} bytes came where {room} were expected");
-        return Err(Failure::new(status::INVALID_USAGE, text));
-    };
-    Ok(stream.read(memory.first(message).skip(moved - LENGTH_BYTES).as_mut()))
 }

@@ -4,8 +4,8 @@
 use std::ffi::{c_int, c_void};
 
 use super::{
-    Exported, check_device, close_listen, deregister, devices, finalize, init, init_context,
-    properties, register,
+    Exported, Listens, close_listen, deregister, devices, finalize, init, init_context, listen,
+    listen_in_context, properties, register,
 };
 use crate::NAME;
 use crate::abi::coll::{CollRestV9, CollRestV11, CollTable, CollV8, CollV9, CollV11, CollV12};
@@ -15,6 +15,15 @@ use crate::device::Device;
 use crate::entry::{borrowed, guarded, handle, write, write_if_asked};
 use crate::failure::Failure;
 use crate::memory::Memory;
+
+/// Listening for ranks of a sum.
+struct Sums;
+
+impl Listens for Sums {
+    fn listen(handle: &mut [u8; HANDLE_BYTES]) -> Result<*mut c_void, Failure> {
+        coll::listen(handle)
+    }
+}
 
 /// A table: functions that all versions share, and those that differ.
 const fn table<P: From<&'static Device>, I, L, A, Rest>(
@@ -50,25 +59,27 @@ const REST_V11: CollRestV11 = CollRestV11 { make_virtual: None, finalize };
 
 /// Version 8.
 #[unsafe(no_mangle)]
-pub static ncclCollNetPlugin_v8: Exported<CollV8> = table(init, listen, all_reduce_int, ());
+pub static ncclCollNetPlugin_v8: Exported<CollV8> = table(init, listen::<Sums>, all_reduce_int, ());
 
 /// Version 9.
 #[unsafe(no_mangle)]
-pub static ncclCollNetPlugin_v9: Exported<CollV9> = table(init, listen, all_reduce, REST_V9);
+pub static ncclCollNetPlugin_v9: Exported<CollV9> =
+    table(init, listen::<Sums>, all_reduce, REST_V9);
 
 /// Version 10.
 #[unsafe(no_mangle)]
-pub static ncclCollNetPlugin_v10: Exported<CollV9> = table(init, listen, all_reduce, REST_V9);
+pub static ncclCollNetPlugin_v10: Exported<CollV9> =
+    table(init, listen::<Sums>, all_reduce, REST_V9);
 
 /// Version 11.
 #[unsafe(no_mangle)]
 pub static ncclCollNetPlugin_v11: Exported<CollV11> =
-    table(init_in_context, listen_in_context, all_reduce, REST_V11);
+    table(init_in_context, listen_in_context::<Sums>, all_reduce, REST_V11);
 
 /// Version 12.
 #[unsafe(no_mangle)]
 pub static ncclCollNetPlugin_v12: Exported<CollV12> =
-    table(init_in_context, listen_in_context, all_reduce, REST_V11);
+    table(init_in_context, listen_in_context::<Sums>, all_reduce, REST_V11);
 
 unsafe extern "C" fn init_in_context(
     context: *mut *mut c_void,
@@ -77,28 +88,6 @@ unsafe extern "C" fn init_in_context(
 ) -> Status {
     // SAFETY: the caller's arguments.
     unsafe { init_context(context, logger) }
-}
-
-unsafe extern "C" fn listen(
-    device: c_int,
-    handle_bytes: *mut c_void,
-    listening: *mut *mut c_void,
-) -> Status {
-    guarded("listen", || {
-        check_device(device)?;
-        // SAFETY: NCCL's handle, and its place for what listens.
-        unsafe { write(listening, coll::listen(handle(handle_bytes)?)?) }
-    })
-}
-
-unsafe extern "C" fn listen_in_context(
-    _: *mut c_void,
-    device: c_int,
-    handle_bytes: *mut c_void,
-    listening: *mut *mut c_void,
-) -> Status {
-    // SAFETY: the caller's arguments.
-    unsafe { listen(device, handle_bytes, listening) }
 }
 
 unsafe extern "C" fn connect(

@@ -4,17 +4,26 @@
 use std::ffi::{c_int, c_void};
 
 use super::{
-    Exported, check_device, close_listen, deregister, devices, finalize, init, init_context,
-    properties, register,
+    Exported, Listens, check_device, close_listen, deregister, devices, finalize, init,
+    init_context, listen, listen_in_context, properties, register,
 };
 use crate::NAME;
 use crate::abi::net::{NetRestV9, NetRestV11, NetTable, NetV8, NetV9, NetV10, NetV11, NetV12};
-use crate::abi::{Logger, Status};
+use crate::abi::{HANDLE_BYTES, Logger, Status};
 use crate::device::Device;
 use crate::entry::{borrowed, guarded, handle, write, write_if_asked};
 use crate::failure::Failure;
 use crate::memory::Memory;
 use crate::net::{self, Channel, Request};
+
+/// Listening for messages.
+struct Messages;
+
+impl Listens for Messages {
+    fn listen(handle: &mut [u8; HANDLE_BYTES]) -> Result<*mut c_void, Failure> {
+        net::listen(handle)
+    }
+}
 
 /// A table: functions that all versions share, and those that differ.
 const fn table<P: From<&'static Device>, I, L, C, S, R, Rest>(
@@ -55,22 +64,29 @@ const REST_V11: NetRestV11 = NetRestV11 { make_virtual: None, finalize, set_attr
 /// Version 8.
 #[unsafe(no_mangle)]
 pub static ncclNetPlugin_v8: Exported<NetV8> =
-    table(init, listen, connect, send_int, receive_int, ());
+    table(init, listen::<Messages>, connect, send_int, receive_int, ());
 
 /// Version 9.
 #[unsafe(no_mangle)]
-pub static ncclNetPlugin_v9: Exported<NetV9> = table(init, listen, connect, send, receive, REST_V9);
+pub static ncclNetPlugin_v9: Exported<NetV9> =
+    table(init, listen::<Messages>, connect, send, receive, REST_V9);
 
 /// Version 10.
 #[unsafe(no_mangle)]
-pub static ncclNetPlugin_v10: Exported<NetV10> =
-    table(init_with_profiler, listen, connect_with, send_profiled, receive_profiled, REST_V9);
+pub static ncclNetPlugin_v10: Exported<NetV10> = table(
+    init_with_profiler,
+    listen::<Messages>,
+    connect_with,
+    send_profiled,
+    receive_profiled,
+    REST_V9,
+);
 
 /// Version 11.
 #[unsafe(no_mangle)]
 pub static ncclNetPlugin_v11: Exported<NetV11> = table(
     init_in_context,
-    listen_in_context,
+    listen_in_context::<Messages>,
     connect_in_context,
     send_profiled,
     receive_profiled,
@@ -81,7 +97,7 @@ pub static ncclNetPlugin_v11: Exported<NetV11> = table(
 #[unsafe(no_mangle)]
 pub static ncclNetPlugin_v12: Exported<NetV12> = table(
     init_in_context,
-    listen_in_context,
+    listen_in_context::<Messages>,
     connect_in_context,
     send_profiled,
     receive_profiled,
@@ -102,28 +118,6 @@ unsafe extern "C" fn init_in_context(
 ) -> Status {
     // SAFETY: the caller's arguments.
     unsafe { init_context(context, logger) }
-}
-
-unsafe extern "C" fn listen(
-    device: c_int,
-    handle_bytes: *mut c_void,
-    listening: *mut *mut c_void,
-) -> Status {
-    guarded("listen", || {
-        check_device(device)?;
-        // SAFETY: NCCL's handle, and its place for what listens.
-        unsafe { write(listening, net::listen(handle(handle_bytes)?)?) }
-    })
-}
-
-unsafe extern "C" fn listen_in_context(
-    _: *mut c_void,
-    device: c_int,
-    handle_bytes: *mut c_void,
-    listening: *mut *mut c_void,
-) -> Status {
-    // SAFETY: the caller's arguments.
-    unsafe { listen(device, handle_bytes, listening) }
 }
 
 unsafe extern "C" fn connect(

@@ -76,6 +76,11 @@ pub fn one_dies(world: World) {
     world.dying(2).run();
 }
 
+/// Rank 2 kills itself, and messages go over flows.
+pub fn one_dies_over_flows(world: World) {
+    one_dies(world.set("THALWEG_NCCL_NET", "flows"));
+}
+
 /// Rank 2 kills itself when the library logs that it waits for the verdict.
 pub fn dies_before_the_verdict(world: World) {
     world.set_at(2, "HARNESS_DIES_AT", "waits for the verdict").dying(2).run();

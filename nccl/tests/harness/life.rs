@@ -38,7 +38,7 @@ pub fn two_communicators(rank: &mut Rank) {
 }
 
 /// Number of threads of this process.
-fn threads() -> usize {
+pub fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("this is Linux").count()
 }
 
@@ -62,8 +62,9 @@ pub fn close_in_flight(rank: &mut Rank) {
         assert!(start.elapsed() < Duration::from_secs(3), "closed after {:?}", start.elapsed());
         // Nothing works on the memory any more: it may be freed.
         drop(sums);
+        rank.barrier();
     } else {
-        std::thread::sleep(Duration::from_millis(600));
+        rank.barrier();
         let start = Instant::now();
         let (status, sum) = comm.try_begin(0, 100_000, F32);
         let status =

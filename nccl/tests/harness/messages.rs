@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::life::threads;
 use crate::plugin::{Common, Library, Net, Object, SUCCESS};
 use crate::world::{Rank, World};
 
@@ -14,6 +15,7 @@ const LENGTHS: [usize; 9] = [0, 1, 7, 4_095, 65_536, 131_073, 524_288, 1 << 20, 
 // spec: N-01 sockets
 pub fn all_versions(rank: &mut Rank) {
     for version in 8..=12 {
+        let threads = threads();
         let library = Library::load();
         let net = library.net(version);
         net.device();
@@ -27,6 +29,7 @@ pub fn all_versions(rank: &mut Rank) {
         rank.barrier();
         net.close_send(sending);
         net.close_receive(receiving);
+        assert_eq!(self::threads(), threads, "no thread is left");
         net.finalize();
         library.unload();
     }
@@ -62,9 +65,50 @@ pub fn slow(rank: &mut Rank) {
     net.finalize();
 }
 
+/// Every rank receives a message and closes at once, before its sender has looked for the end of the request.
+// spec: N-07 sockets
+pub fn last(rank: &mut Rank) {
+    let library = Library::load();
+    let net = library.net(11);
+    for bytes in [0, 100, 1 << 20] {
+        let (sending, receiving) = ring(&net, rank);
+        let (data, mut room) = (vec![3; bytes], vec![0; bytes]);
+        let receive = begun(net.receive(receiving, 1, &mut room));
+        let send = begun(net.send(sending, &data));
+        // A transport without a thread sends while it is asked.
+        let (mut has_sent, mut has_received) = (false, false);
+        while !has_received {
+            has_received = matches!(net.test(receive), (SUCCESS, Some(_)));
+            has_sent = has_sent || bytes > 100 && matches!(net.test(send), (SUCCESS, Some(_)));
+        }
+        net.close_receive(receiving);
+        rank.barrier();
+        assert!(room == data);
+        assert!(has_sent || wait(&net, send) == Ok(bytes), "the other rank has the message");
+        net.close_send(sending);
+        rank.barrier();
+    }
+    net.finalize();
+}
+
+/// Messages over flows.
+pub fn over_flows(world: World) {
+    world.set("THALWEG_NCCL_NET", "flows").run();
+}
+
+/// Rank 1 listens for TCP, and the others for flows.
+pub fn mixed(world: World) {
+    over_flows(world.set_at(1, "THALWEG_NCCL_NET", "tcp"));
+}
+
 /// Sets a short `failure_after`.
 pub fn impatient(world: World) {
     world.set("THALWEG_FAILURE_AFTER", "1").run();
+}
+
+/// The same with messages over flows.
+pub fn impatient_flows(world: World) {
+    impatient(world.set("THALWEG_NCCL_NET", "flows"));
 }
 
 /// Connects to the next rank, and accepts the one before.

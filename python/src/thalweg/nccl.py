@@ -25,9 +25,9 @@ def library() -> str:
     path = pathlib.Path(__file__).resolve().with_name(_LIBRARY)
     if not path.is_file():
         raise FileNotFoundError(
-            f"{path} does not exist: this package was built without the plug-in of NCCL. Build it with "
-            "`cargo build --release --manifest-path nccl/Cargo.toml`, copy nccl/target/release/libnccl_net_thalweg.so "
-            f"to python/src/thalweg/{_LIBRARY}, and build the package again; or name the file in NCCL_NET_PLUGIN"
+            f"{path} does not exist: this package was built without the plug-in of NCCL. `pip install ./python` in the "
+            "project's own files builds both; or build it with `cargo build --release --manifest-path nccl/Cargo.toml` "
+            "and name nccl/target/release/libnccl_net_thalweg.so in NCCL_NET_PLUGIN"
         )
     return str(path)
 
