@@ -1,9 +1,9 @@
 //! Memory of a service whose ranks read nothing.
 // spec: E-12 sockets
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -56,6 +56,8 @@ fn child() {
 /// A service in a process of its own.
 struct Server {
     process: Child,
+    /// It would end when it writes a line that nobody can read.
+    _output: Lines<BufReader<ChildStdout>>,
     address: SocketAddr,
 }
 
@@ -67,9 +69,10 @@ impl Server {
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let output = BufReader::new(process.stdout.take().expect("it is piped"));
-        let mut lines = output.lines().map_while(Result::ok);
+        let mut output = output.lines();
+        let mut lines = output.by_ref().map_while(Result::ok);
         let address = lines.find_map(|line| line.strip_prefix("at ")?.parse().ok());
-        Server { process, address: address.expect("it says where it is") }
+        Server { process, _output: output, address: address.expect("it says where it is") }
     }
 
     fn resident_bytes(&self) -> u64 {
@@ -220,8 +223,9 @@ fn mute(jobs: u32, ranks: u32) -> Attack {
     Attack { jobs, ranks, successions: 0, is_deaf: false }
 }
 
+/// As many successions as fill what HTTP/2 would keep, and fewer where there are many jobs.
 fn deaf(jobs: u32, ranks: u32) -> Attack {
-    Attack { jobs, ranks, successions: 64, is_deaf: true }
+    Attack { jobs, ranks, successions: (1_024 / jobs).min(64), is_deaf: true }
 }
 
 #[test]
