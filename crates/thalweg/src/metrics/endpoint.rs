@@ -125,12 +125,18 @@ struct Open {
 impl Connections {
     /// Counts a connection. `None` if there are too many, from its address or in total.
     fn admit(&self, address: IpAddr) -> Option<Open> {
-        self.change(|open| {
+        let is_admitted = self.change(|open| {
             let total: usize = open.values().sum();
             let own = open.get(&address).copied().unwrap_or(0);
             let has_room = total < CONNECTIONS_MAX && own < CONNECTIONS_PER_ADDRESS;
-            has_room.then(|| drop(open.insert(address, own + 1)))
-        })?;
+            if has_room {
+                open.insert(address, own + 1);
+            }
+            has_room
+        });
+        if !is_admitted {
+            return None;
+        }
         Some(Open { connections: self.clone(), address })
     }
 
