@@ -24,7 +24,7 @@ use thalweg_control::local::{Lines, write_line};
 use crate::error::AgentError;
 use crate::foreign;
 use crate::group::{Group, Members};
-use crate::{originals, pieces, sys};
+use crate::{originals, pieces, sys, written};
 
 /// A process that has given no sign of life for this long hangs.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
@@ -228,7 +228,9 @@ impl Undo for Watched {
 
     fn lift(&mut self) -> bool {
         let Some(members) = &self.members else { return false };
-        originals::lift(members.numbers(), &self.originals);
+        let state_dir = self.state_dir.as_deref();
+        let written = state_dir.and_then(|state_dir| written::read(state_dir, members.first()));
+        originals::lift(members.numbers(), &self.originals, written.as_ref());
         true
     }
 

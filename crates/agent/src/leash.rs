@@ -23,6 +23,7 @@ use super::record::Record;
 use super::scan::{Sockets, Total};
 use crate::error::AgentError;
 use crate::events::TARGET;
+use crate::written::WrittenLimits;
 
 /// How often connections are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
@@ -138,11 +139,14 @@ impl Leash {
             let watched = guardian.watch(group.members());
             watched.map_err(AgentError::system("the guardian of the host has ended"))?;
         }
-        let originals = begin_originals(&config.safeguards.state_dir, &config.job, group.members());
+        let state_dir = &config.safeguards.state_dir;
+        let originals = begin_originals(state_dir, &config.job, group.members());
+        // Of a folder that cannot be written to, the line above has told.
+        let written = WrittenLimits::begin(state_dir, group.members().first()).ok();
         Ok(Leash {
             config,
             child,
-            sockets: Sockets::new(group),
+            sockets: Sockets::new(group, written),
             flows: BTreeMap::new(),
             agent,
             idle_bps: BEFORE_WELCOME_BPS,

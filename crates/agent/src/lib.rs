@@ -29,6 +29,7 @@ mod scan;
 mod setting;
 mod stats;
 mod sys;
+mod written;
 
 pub use daemon::{AgentConfig, AgentDaemon};
 pub use error::AgentError;

@@ -19,6 +19,7 @@ use crate::events::TARGET;
 use crate::foreign::{self, Process, UNLIMITED};
 use crate::group::{Group, Members};
 use crate::setting::Scope;
+use crate::written::{self, Written};
 
 /// Name of a file, before the number of its process.
 const PREFIX: &str = "limits-";
@@ -126,18 +127,27 @@ fn restore_from(path: &Path) -> io::Result<bool> {
         while let Ok(Some(Line::Keep { inode, limit })) = lines.next_line() {
             originals.insert(inode, limit);
         }
-        let is_same = first_began.is_some() && first_began == foreign::began(members.first());
-        lift(if is_same { members.numbers() } else { members.listed() }, &originals);
+        let first = members.first();
+        let written = path.parent().and_then(|state_dir| written::read(state_dir, first));
+        let is_same = first_began.is_some() && first_began == foreign::began(first);
+        let numbers = if is_same { members.numbers() } else { members.listed() };
+        lift(numbers, &originals, written.as_ref());
         drop(Group::adopt(members));
+        path.parent().into_iter().for_each(|state_dir| written::remove(state_dir, first));
     }
     fs::remove_file(path)?;
     Ok(true)
 }
 
-/// Gives all connections of some processes the limits that they had.
-pub(crate) fn lift(numbers: Vec<u32>, originals: &BTreeMap<u64, u64>) {
+/// Gives connections of some processes the limits that they had, if those that they have are known to be of the process that
+/// limited them, or if nobody knows which are.
+pub(crate) fn lift(numbers: Vec<u32>, originals: &BTreeMap<u64, u64>, written: Option<&Written>) {
     for process in numbers.into_iter().flat_map(Process::open) {
         for socket in process.sockets().unwrap_or_default() {
+            let Ok(Some(seen)) = process.visit(socket, None) else { continue };
+            if !written::is_own(written, socket.inode, seen.limit) {
+                continue;
+            }
             let original = originals.get(&socket.inode).copied().unwrap_or(UNLIMITED);
             // What has just closed needs nothing.
             let _ = process.visit(socket, Some(original));

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use super::foreign::{Connection, Process, SocketFile, UNLIMITED};
 use super::group::{Group, Members};
+use super::written::WrittenLimits;
 
 /// What all connections to one host come to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,11 +27,13 @@ pub(super) struct Sockets {
     known: BTreeMap<u64, Known>,
     /// What closed connections had sent.
     closed: BTreeMap<Ipv4Addr, u64>,
-    /// Limits that connections had when they were found, by the kernel's number. A socket that passes from one
+    /// Limits that connections have of their own, by the kernel's number. A socket that passes from one
     /// process to another is found twice, the second time with a limit of this process.
     originals: BTreeMap<u64, u64>,
     /// The part of [`Sockets::originals`] that was not reported.
     new_originals: Vec<(u64, u64)>,
+    /// Limits that this process sets. `None` if they cannot be written down.
+    written: Option<WrittenLimits>,
 }
 
 /// With more originals than this, those of connections that are gone are forgotten.
@@ -42,15 +45,15 @@ struct Known {
     seen: Connection,
     /// Bytes a second, as set by us; the original before that.
     limit: u64,
-    /// The limit that it had when it was found.
+    /// The limit that it had when it was found, or that its program has set since.
     original: u64,
 }
 
 impl Sockets {
-    pub(super) fn new(group: Group) -> Sockets {
+    pub(super) fn new(group: Group, written: Option<WrittenLimits>) -> Sockets {
         let (processes, known, closed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (originals, new_originals) = (BTreeMap::new(), Vec::new());
-        Sockets { group, processes, known, closed, originals, new_originals }
+        Sockets { group, processes, known, closed, originals, new_originals, written }
     }
 
     /// The processes whose connections these are.
@@ -115,11 +118,20 @@ impl Sockets {
             let process = processes.get(&known.process);
             let seen = process.and_then(|process| process.visit(known.file, None).ok().flatten());
             match seen {
-                Some(seen) => known.seen = seen,
+                Some(seen) => {
+                    known.seen = seen;
+                    if known.adopt(seen.limit) {
+                        self.originals.insert(known.file.inode, known.original);
+                        self.new_originals.push((known.file.inode, known.original));
+                    }
+                }
                 None => *closed.entry(known.seen.peer).or_default() += net(&known.seen),
             }
             seen.is_some()
         });
+        if let Some(written) = &mut self.written {
+            written.keep_only(|inode| self.known.contains_key(&inode));
+        }
     }
 
     /// What it comes to, host by host.
@@ -149,6 +161,13 @@ impl Sockets {
                 continue;
             }
             let Some(process) = self.processes.get(&known.process) else { continue };
+            if let Some(written) = &mut self.written
+                && let Err(error) = written.write(known.file.inode, known.limit, limit)
+                && limit < known.original
+            {
+                problem = Some(error.to_string());
+                continue;
+            }
             match process.visit(known.file, Some(limit)) {
                 Ok(_) => known.limit = limit,
                 Err(error) => problem = Some(error.to_string()),
@@ -171,7 +190,46 @@ impl Sockets {
     }
 }
 
+impl Known {
+    /// Takes in the limit that the connection has. Returns true if this process has not set it: the program has, and it is the
+    /// original from now on.
+    fn adopt(&mut self, limit: u64) -> bool {
+        let is_new = limit != self.limit;
+        if is_new {
+            (self.limit, self.original) = (limit, limit);
+        }
+        is_new
+    }
+}
+
 /// What has left for the first time: what is sent again is no progress.
 fn net(seen: &Connection) -> u64 {
     seen.sent_bytes.saturating_sub(seen.resent_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: E-14 machine
+    #[test]
+    fn a_limit_that_a_program_sets_while_it_is_limited_is_its_original() {
+        let own = Ipv4Addr::new(10, 0, 0, 1);
+        let seen = Connection {
+            peer: own,
+            own,
+            sent_bytes: 0,
+            resent_bytes: 0,
+            waiting_bytes: 0,
+            limit: UNLIMITED,
+        };
+        let file = SocketFile { place: 3, inode: 9 };
+        let mut known = Known { process: 1, file, seen, limit: 1_000, original: UNLIMITED };
+        assert!(!known.adopt(1_000), "this process has set it");
+        assert_eq!(known.original, UNLIMITED);
+        assert!(known.adopt(700), "the program has");
+        assert_eq!((known.limit, known.original), (700, 700));
+        assert!(known.adopt(UNLIMITED), "it can lift its own");
+        assert_eq!(known.original, UNLIMITED);
+    }
 }

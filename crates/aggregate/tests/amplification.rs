@@ -1,5 +1,5 @@
 //! A tenant that sends whatever it can seal to its server and its switches: together they send the nodes of its job no more
-//! bytes than it sends, times its workers.
+//! bytes than it sends, times its workers, and each other, for each level of switches, what it sends and no more than that.
 // spec: E-13 machine
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,7 +31,10 @@ struct Net {
     /// Probability that a packet between a server and a switch is lost.
     loss: f64,
     bytes_in: u64,
+    /// Bytes that reached hosts.
     bytes_out: u64,
+    /// Bytes between the server and switches, on all links together.
+    bytes_between: u64,
 }
 
 impl Net {
@@ -64,8 +67,9 @@ impl Net {
         let switches = switches.collect();
         let rng = Rng::new(seed).stream("tenant");
         let server = Checked::new(server);
+        let (loss, bytes_in, bytes_out, bytes_between) = (0.0, 0, 0, 0);
         let mut net =
-            Net { setup, server, switches, now, rng, loss: 0.0, bytes_in: 0, bytes_out: 0 };
+            Net { setup, server, switches, now, rng, loss, bytes_in, bytes_out, bytes_between };
         net.carry(VecDeque::new());
         net
     }
@@ -83,6 +87,12 @@ impl Net {
         u64::from(self.workers().max(2)) * (self.bytes_in + begun)
     }
 
+    /// Levels of switches: links between daemons on the longest path from a worker to the server.
+    fn levels(&self) -> u64 {
+        let level = |rank| u64::from(self.setup.trees[0].branch(rank).end());
+        (0..self.workers()).map(level).max().unwrap_or(0)
+    }
+
     /// The tenant sends a packet, sealed with the key that its workers have.
     fn send(&mut self, to: NodeId, mut header: Header, body: &[u8]) {
         tag::seal_sized(&mut header, body.len(), &Key::derive(&SECRET, JOB, 1));
@@ -97,6 +107,15 @@ impl Net {
             self.bytes_out,
             self.bytes_in,
             self.workers()
+        );
+        // What it sends goes up each level once, and what follows from that goes down.
+        assert!(
+            self.bytes_between <= self.levels() * (self.bytes_in + self.paid_for()),
+            "{} bytes between daemons for {} bytes in, with {} workers and {} levels",
+            self.bytes_between,
+            self.bytes_in,
+            self.workers(),
+            self.levels()
         );
     }
 
@@ -138,6 +157,7 @@ impl Net {
 
     fn put(&mut self, packet: OwnedPacket, in_flight: &mut VecDeque<OwnedPacket>) {
         let is_inside = packet.meta.dst == SERVER || self.switches.contains_key(&packet.meta.dst);
+        self.bytes_between += u64::from(packet.meta.wire_bytes) * u64::from(is_inside);
         if !(is_inside && self.rng.chance(self.loss)) {
             in_flight.push_back(packet);
         }
@@ -214,12 +234,15 @@ fn member(node: u32, path: &[u32]) -> Member {
     Member { node: NodeId(node), path: path.iter().copied().map(NodeId).collect() }
 }
 
-/// Trees: one rack of two or eight workers, two racks below a root, two racks and a worker beside them.
+/// Trees: one rack of two or eight workers, two racks below a root, two racks and a worker beside them, and racks of one worker
+/// each below one and two levels of switches.
 fn trees() -> Vec<Vec<Member>> {
     let rack = |workers| (0..workers).map(|node| member(node, &[100])).collect::<Vec<_>>();
     let below_a_root = (0..6).map(|node| member(node, &[100 + node / 3, 102])).collect();
     let beside = (0..4).map(|node| member(node, &[100 + node / 2])).chain([member(4, &[])]);
-    vec![rack(2), rack(8), below_a_root, beside.collect()]
+    let single = (0..8).map(|node| member(node, &[100 + node, 110])).collect();
+    let deep = (0..8).map(|node| member(node, &[100 + node, 110 + node / 4, 120])).collect();
+    vec![rack(2), rack(8), below_a_root, beside.collect(), single, deep]
 }
 
 #[test]
@@ -269,6 +292,36 @@ fn asking_as_a_switch_does_is_answered_as_far_as_it_is_paid_for() {
     let (asked, got) = (net.bytes_in - paid_in, net.bytes_out - sent);
     assert!(net.switch_stats().withheld > 1_000, "{:?}", net.switch_stats());
     assert!(got < 8 * (asked + paid_in), "{got} bytes for {asked}");
+}
+
+/// Requests are multicast by one level of switches after the other. Every link between them carries one for a query.
+#[test]
+fn requests_between_switches_are_one_a_level_for_each_worker() {
+    for members in trees() {
+        let mut net = Net::new(&members, Recovery::Selective, 1_000, 1);
+        let rank = net.workers() - 1;
+        // The others owe theirs, so that they are asked, and the switches on the path to them.
+        for sequence in 0..FRAGMENTS {
+            let own = net.own(rank, sequence);
+            net.send(net.setup.trees[0].first_hop(rank), own.to_header(), &BODY);
+        }
+        let (paid_in, between, out) = (net.bytes_in, net.bytes_between, net.bytes_out);
+        for at in 0..2_000 {
+            net.now += Span::from_us(3_000);
+            let query = Query { bypass: at % 2 == 1, ..net.query(rank, at % FRAGMENTS) };
+            let first_hop = net.setup.trees[0].first_hop(rank);
+            net.send(if query.bypass { SERVER } else { first_hop }, query.to_header(), &[]);
+        }
+        let asked = net.bytes_in - paid_in;
+        let (between, out) = (net.bytes_between - between, net.bytes_out - out);
+        let workers = u64::from(net.workers());
+        let is_within = out <= workers * asked && between <= net.levels() * workers * asked;
+        assert!(is_within && out > 0, "{asked} bytes in, {out} out, {between} between");
+        println!(
+            "{workers} workers, {} levels: {out} out, {between} between for {asked}",
+            net.levels()
+        );
+    }
 }
 
 /// A job whose packets are lost between its switch and its server has all results, however many are lost.

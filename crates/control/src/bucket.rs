@@ -23,6 +23,11 @@ impl Bucket {
         Bucket { rate, left: u64::from(rate.burst) * MILLION, at: now }
     }
 
+    /// An empty one.
+    pub(crate) fn empty(rate: CallRate, now: Time) -> Bucket {
+        Bucket { left: 0, ..Bucket::new(rate, now) }
+    }
+
     /// Returns whether one may come now.
     pub(crate) fn has_one(&mut self, now: Time) -> bool {
         self.fill(now);

@@ -103,19 +103,22 @@ impl Watch {
         let Some(stream) = self.stream.upgrade() else { return false };
         let is_mute = stream.permit.as_ref().is_some_and(|permit| !permit.is_proven());
         if is_mute {
+            self.close();
+        }
+        is_mute
+    }
+
+    /// Closes the connection, whatever came on it before.
+    pub(crate) fn close(&self) {
+        if let Some(stream) = self.stream.upgrade() {
             // A connection that is closed already is what was wanted.
             let _ = SockRef::from(&**stream).shutdown(Shutdown::Both);
         }
-        is_mute
     }
 
     /// Closes the connection after a time, unless a call has passed on it by then.
     pub(crate) fn close_unproven_after(&self, after: Duration) {
         let watch = self.clone();
-        if after.is_zero() {
-            watch.close_if_unproven();
-            return;
-        }
         tokio::spawn(async move {
             tokio::time::sleep(after).await;
             watch.close_if_unproven();

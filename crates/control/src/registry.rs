@@ -302,7 +302,8 @@ impl Registry {
         }
         self.check_join(now, caller, &join)?;
         let (id, rank, process) = (join.job, join.rank, join.process);
-        self.ask_switches(now, join.switch, caller.holder);
+        let owner = self.jobs.get(&id).map_or(caller.holder, |job| job.owner);
+        self.ask_switches(now, join.switch, owner);
         let job = find(&mut self.jobs, id)?;
         let before = job.take_in(now, link, join);
         self.links.insert(link, (id, rank));

@@ -20,7 +20,7 @@ use tokio::runtime::{self, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{self, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::service::interceptor::InterceptedService;
+use tonic::service::InterceptorLayer;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 
 use self::connections::Connections;
@@ -28,6 +28,7 @@ pub(crate) use self::connections::{Acceptor, Permit};
 use self::desk::{Desk, Errand};
 pub(crate) use self::guard::Guard;
 use self::meter::{Meter, SharedMeter};
+use self::sending::CountAnswers;
 use self::shell::Shell;
 use crate::access::{WINDOW_BYTES, chain};
 use crate::budget::{Budgets, Refused};
@@ -41,6 +42,7 @@ mod connections;
 mod desk;
 mod guard;
 mod meter;
+mod sending;
 mod shell;
 mod snapshot;
 mod unread;
@@ -394,10 +396,12 @@ async fn run(
     errands: mpsc::UnboundedReceiver<Errand>,
     stopped: oneshot::Receiver<()>,
 ) {
-    let Stage { mut builder, listener, guard, connections } = stage;
+    let Stage { builder, listener, guard, connections } = stage;
     let control = ControlServer::new(shell.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let (meter, refused, clock) = (guard.meter.clone(), guard.refused.clone(), guard.clock);
-    let router = builder.add_service(InterceptedService::new(control, guard));
+    // Calls of paths that there are not are checked as well.
+    let mut builder = builder.layer(InterceptorLayer::new(guard)).layer(CountAnswers);
+    let router = builder.add_service(control);
     let (end, ended) = oneshot::channel::<()>();
     let (accepted, incoming) = mpsc::channel(1);
     let teller = shell.clone();

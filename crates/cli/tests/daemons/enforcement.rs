@@ -211,6 +211,51 @@ fn limits_end_when_the_process_that_set_them_is_stopped_or_killed() {
     assert!(stage.setting_within(3, &original), "{:?}", stage.setting());
 }
 
+/// Sends as fast as it can, and limits itself to 20 Mbps at a signal.
+const LIMITS_ITSELF: &str = "
+import signal, socket, sys
+near = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+signal.signal(signal.SIGUSR1, lambda *_: near.setsockopt(socket.SOL_SOCKET, 47, (2500000).to_bytes(8, sys.byteorder)))
+while True:
+    near.sendall(bytes(65536))
+";
+
+/// A program sets a limit of its own while the process that limits it hangs: whoever lifts limits leaves it alone.
+// spec: E-14 lab
+#[test]
+fn a_limit_that_a_program_sets_itself_stays_when_others_are_lifted() {
+    let Some(stage) = Stage::build("own-limit") else { return };
+    let (address, port) = (stage.to.ip().to_string(), stage.to.port().to_string());
+    let mut command = Command::new(PROGRAM);
+    command.args(["agent", "run", "--state-dir", &stage.path("state"), "--rates", "10mbit", "--"]);
+    command.args(["python3", "-c", LIMITS_ITSELF, &address, &port]);
+    stage.host().enter(&mut command);
+    let mut sender = Process(command.stdout(Stdio::null()).spawn().expect("it starts"));
+    let is_paced = |mbps: f64| (1.0..15.0).contains(&mbps);
+    let paced = stage.mbps_within(10, is_paced);
+    assert!(is_paced(paced), "{paced} Mbps");
+    sender.signal("-STOP");
+    let is_python = |number: &u32| {
+        fs::read_to_string(format!("/proc/{number}/cmdline"))
+            .is_ok_and(|line| line.contains("python3"))
+    };
+    let program = sender.children().into_iter().find(is_python).expect("it was started");
+    send("-USR1", program);
+    sleep(2_500);
+    let has_own = |mbps: f64| (15.0..30.0).contains(&mbps);
+    let own = stage.mbps_within(3, has_own);
+    assert!(has_own(own), "{own} Mbps, 2 to 3 s after it was stopped");
+    sender.signal("-CONT");
+    let paced = stage.mbps_within(5, is_paced);
+    assert!(is_paced(paced), "{paced} Mbps");
+    sender.signal("-KILL");
+    sender.0.wait().expect("it was started");
+    sleep(2_000);
+    let own = stage.mbps_within(3, has_own);
+    assert!(has_own(own), "{own} Mbps, 2 to 3 s after it was killed");
+    send("-KILL", program);
+}
+
 // spec: E-14 lab
 #[test]
 fn the_setting_of_a_killed_agent_gets_its_original_value_back() {

@@ -10,7 +10,7 @@ use thalweg_pace::{Board, Settings};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::service::interceptor::InterceptedService;
+use tonic::service::InterceptorLayer;
 use tonic::{Request, Response, Status};
 
 use super::convert::Malformed;
@@ -112,11 +112,11 @@ async fn run(
     on_note: Box<dyn Fn(String) + Send>,
     stopped: oneshot::Receiver<()>,
 ) {
-    let Stage { mut builder, listener, mut guard, connections } = stage;
+    let Stage { builder, listener, mut guard, connections } = stage;
     guard.is_for_operators = true;
     let (meter, refused, clock) = (guard.meter.clone(), guard.refused.clone(), guard.clock);
     let pacing = PacingServer::new(board).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let router = builder.add_service(InterceptedService::new(pacing, guard));
+    let router = builder.layer(InterceptorLayer::new(guard)).add_service(pacing);
     let (end, ended) = oneshot::channel::<()>();
     let (accepted, incoming) = mpsc::channel(1);
     let acceptor = Acceptor {

@@ -157,7 +157,7 @@ impl Registry {
         let failure_after = job.settings.failure_after;
         let within = if known.is_some() { failure_after } else { failure_after.min(ANSWER_WITHIN) };
         let is_away = known == Some(&Some(Absence::Silent)) && !self.switches.is_back(switch);
-        if is_away || self.switches.silence(now, switch) >= within {
+        if is_away || self.silence(now, job, switch) >= within {
             return Some(Some(Absence::Silent));
         }
         self.switches.limits(switch).map(|limits| job.misfit(&limits))
@@ -191,7 +191,7 @@ impl Registry {
         let name = format!("switch {}", self.cluster.address(switch));
         match (before, after) {
             (_, Some(Absence::Silent)) => {
-                let silence = seconds(self.switches.silence(now, switch));
+                let silence = seconds(self.silence(now, job, switch));
                 format!("{name} has not answered for {silence}: planned without it")
             }
             (_, Some(Absence::Fragments(values))) => {

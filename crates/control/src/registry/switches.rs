@@ -57,38 +57,55 @@ pub(super) struct Switches {
     listed: Option<Time>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Namer of a switch: the token of a rank, or `None` for the operator.
+type Namer = Option<Holder>;
+
+#[derive(Clone, Debug)]
 struct Watched {
-    /// When it was first probed.
-    asked: Time,
-    /// When it was last probed.
-    probed: Time,
-    /// Number of probes of it.
-    probes: u32,
-    /// Token of the rank that has named it. `None` if the operator has.
-    named_by: Option<Holder>,
+    /// When it was last probed. `None` before the first time.
+    probed: Option<Time>,
+    /// Those who have named it. Each has it probed for itself, so that none is left with what another has used up.
+    // spec: E-13
+    named_by: BTreeMap<Namer, Named>,
     /// The last answer, and when it came.
     answer: Option<(Time, SwitchLimits)>,
     /// Answers since it was last away for the longest time between two probes.
     answers: u32,
 }
 
+/// Probes of a switch that has never answered, because of one that has named it.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    /// When it was named first.
+    asked: Time,
+    /// When it was last probed, of the times when that was due.
+    probed: Option<Time>,
+    /// Number of these probes, whoever paid for them.
+    probes: u32,
+}
+
 impl Switches {
-    /// Begins to watch a switch. Returns whether it is new and has to be probed.
-    fn watch(&mut self, now: Time, switch: NodeId, named_by: Option<Holder>) -> bool {
-        if self.watched.contains_key(&switch) {
+    /// Begins to watch a switch for one that names it. Returns whether it is new to that one and has to be probed.
+    fn watch(&mut self, now: Time, switch: NodeId, named_by: Namer) -> bool {
+        let is_known = |watched: &Watched| watched.named_by.contains_key(&named_by);
+        if self.watched.get(&switch).is_some_and(is_known) {
             return false;
         }
-        let is_probed = self.may_probe(now, named_by);
-        let probes = is_probed.into();
-        let new = Watched { asked: now, probed: now, probes, named_by, answer: None, answers: 0 };
-        self.watched.insert(switch, new);
+        let has_answered =
+            self.watched.get(&switch).is_some_and(|watched| watched.answer.is_some());
+        let is_probed = has_answered || self.may_probe(now, named_by);
+        let new = || Watched { probed: None, named_by: BTreeMap::new(), answer: None, answers: 0 };
+        let watched = self.watched.entry(switch).or_insert_with(new);
+        watched.named_by.insert(named_by, Named { asked: now, probed: None, probes: 0 });
+        if is_probed {
+            watched.count_probe(now, ASK_EVERY);
+        }
         is_probed
     }
 
     /// Takes down the probe of a node that has never answered. Returns false if the token has no such probes left.
     // spec: E-13
-    fn may_probe(&mut self, now: Time, named_by: Option<Holder>) -> bool {
+    fn may_probe(&mut self, now: Time, named_by: Namer) -> bool {
         let Some(holder) = named_by else { return true };
         if self.strangers.len() >= HOLDERS_KEPT && !self.strangers.contains_key(&holder) {
             self.strangers.retain(|_, bucket| !bucket.is_full(now));
@@ -97,13 +114,23 @@ impl Switches {
         bucket.or_insert_with(|| Bucket::new(STRANGER_RATE, now)).take(now)
     }
 
-    /// Watches these and no others, by the tokens that have named them. Returns those that are new.
-    fn watch_only(&mut self, now: Time, switches: BTreeMap<NodeId, Option<Holder>>) -> Vec<NodeId> {
+    /// Watches these and no others, by those that have named them. Returns those that are new.
+    fn watch_only(
+        &mut self,
+        now: Time,
+        switches: BTreeMap<NodeId, BTreeSet<Namer>>,
+    ) -> Vec<NodeId> {
         self.listed = Some(now);
-        self.watched.retain(|switch, _| switches.contains_key(switch));
+        self.watched.retain(|switch, watched| {
+            let named_by = switches.get(switch);
+            watched.named_by.retain(|namer, _| named_by.is_some_and(|by| by.contains(namer)));
+            named_by.is_some()
+        });
         let mut new = Vec::new();
         for (switch, named_by) in switches {
-            if self.watch(now, switch, named_by) {
+            // All of them have it probed, and one probe is enough.
+            let probed = named_by.into_iter().filter(|namer| self.watch(now, switch, *namer));
+            if probed.count() > 0 {
                 new.push(switch);
             }
         }
@@ -112,18 +139,18 @@ impl Switches {
 
     /// Returns the switches whose next probe is due.
     fn due(&mut self, now: Time, every: Span) -> Vec<NodeId> {
-        let is_due = |watched: &Watched| now.since(watched.probed) >= watched.every(every);
-        let due = self.watched.iter().filter(|(_, watched)| is_due(watched));
-        let due: Vec<(NodeId, Watched)> =
-            due.map(|(switch, watched)| (*switch, *watched)).collect();
+        let due = self.watched.iter().filter_map(|(switch, watched)| {
+            let payers = watched.payers(now, every)?;
+            Some((*switch, payers))
+        });
         let mut probed = Vec::new();
-        for (switch, watched) in due {
-            if watched.answer.is_none() && !self.may_probe(now, watched.named_by) {
-                continue;
+        for (switch, payers) in due.collect::<Vec<_>>() {
+            let is_paid =
+                payers.is_empty() || payers.iter().any(|payer| self.may_probe(now, *payer));
+            if let Some(watched) = self.watched.get_mut(&switch).filter(|_| is_paid) {
+                watched.count_probe(now, every);
+                probed.push(switch);
             }
-            let probes = watched.probes.saturating_add(1);
-            self.watched.insert(switch, Watched { probed: now, probes, ..watched });
-            probed.push(switch);
         }
         probed
     }
@@ -136,10 +163,12 @@ impl Switches {
         watched.answer = Some((now, limits));
     }
 
-    /// Returns how long a switch has not answered.
-    pub(super) fn silence(&self, now: Time, switch: NodeId) -> Span {
-        let since = |watched: &Watched| watched.answer.map_or(watched.asked, |(at, _)| at);
-        self.watched.get(&switch).map_or(Span::ZERO, |watched| now.since(since(watched)))
+    /// Returns how long a switch has not answered one that has named it.
+    pub(super) fn silence(&self, now: Time, switch: NodeId, named_by: Namer) -> Span {
+        let Some(watched) = self.watched.get(&switch) else { return Span::ZERO };
+        let asked = watched.named_by.get(&named_by).map(|named| named.asked);
+        let since = watched.answer.map(|(at, _)| at).or(asked);
+        since.map_or(Span::ZERO, |since| now.since(since))
     }
 
     /// Returns the limits that a switch has reported last.
@@ -165,17 +194,38 @@ impl Switches {
 }
 
 impl Watched {
-    /// Time between two probes of it, where it is `every` for those that have answered.
-    fn every(&self, every: Span) -> Span {
+    /// Those of whom one pays for the probe that is due, in turns: none has to for the operator's switch and for one that has
+    /// answered. `None` if no probe is due.
+    fn payers(&self, now: Time, every: Span) -> Option<Vec<Namer>> {
         if self.answer.is_some() {
-            return every;
+            let is_due = self.probed.is_none_or(|probed| now.since(probed) >= every);
+            return is_due.then(Vec::new);
         }
+        let due = self.named_by.iter().filter(|(_, named)| named.is_due(now, every));
+        let mut payers: Vec<_> = due.map(|(namer, named)| (named.probes, *namer)).collect();
+        let turn = payers.iter().map(|(probes, _)| *probes).min()? as usize % payers.len();
+        payers.rotate_left(turn);
+        Some(payers.into_iter().map(|(_, namer)| namer).collect())
+    }
+
+    /// Takes down a probe. It is that of all for whom one is due; the others get theirs when it is.
+    fn count_probe(&mut self, now: Time, every: Span) {
+        self.probed = Some(now);
+        for named in self.named_by.values_mut().filter(|named| named.is_due(now, every)) {
+            (named.probed, named.probes) = (Some(now), named.probes.saturating_add(1));
+        }
+    }
+}
+
+impl Named {
+    /// Returns whether a probe is due, where time `every` passes between two of a switch that has answered.
+    fn is_due(&self, now: Time, every: Span) -> bool {
         let first = ASK_EVERY.min(every);
-        if self.probes <= STRANGER_PROBES {
-            return first;
-        }
-        let doublings = (self.probes - STRANGER_PROBES).min(10);
-        (first * (1 << doublings)).min(STRANGER_EVERY_MAX)
+        let every = match self.probes.checked_sub(STRANGER_PROBES + 1) {
+            None => first,
+            Some(later) => (first * (2 << later.min(9))).min(STRANGER_EVERY_MAX),
+        };
+        self.probed.is_none_or(|probed| now.since(probed) >= every)
     }
 }
 
@@ -190,10 +240,10 @@ impl Registry {
     }
 
     /// Asks the switches that a rank brings along, if they are new: when all ranks are there, they have answered.
-    pub(super) fn ask_switches(&mut self, now: Time, switch: Option<NodeId>, holder: Holder) {
+    pub(super) fn ask_switches(&mut self, now: Time, switch: Option<NodeId>, owner: Holder) {
         let Some(own) = switch else { return };
         for switch in [own].into_iter().chain(self.cluster.switch) {
-            let named_by = Some(holder).filter(|_| self.cluster.switch != Some(switch));
+            let named_by = self.namer(switch, owner);
             if self.switches.watch(now, switch, named_by) {
                 self.actions.push_back(Action::Probe { switch });
             }
@@ -206,17 +256,26 @@ impl Registry {
         let every = every.map_or(PROBE_EVERY_MAX, |every| every.min(PROBE_EVERY_MAX));
         let mut due = self.switches.due(now, every);
         if self.switches.listed.is_none_or(|listed| now.since(listed) >= every) {
-            let mut switches = BTreeMap::new();
+            let mut switches = BTreeMap::<NodeId, BTreeSet<Namer>>::new();
             for job in self.jobs.values() {
                 for switch in job.switches(self.cluster.switch) {
-                    let holder = Some(job.owner).filter(|_| self.cluster.switch != Some(switch));
-                    switches.entry(switch).or_insert(holder);
+                    switches.entry(switch).or_default().insert(self.namer(switch, job.owner));
                 }
             }
             due.retain(|switch| switches.contains_key(switch));
             due.extend(self.switches.watch_only(now, switches));
         }
         self.actions.extend(due.into_iter().map(|switch| Action::Probe { switch }));
+    }
+
+    /// Returns how long a switch of a job has not answered it. What was asked because of others does not count.
+    pub(super) fn silence(&self, now: Time, job: &Job, switch: NodeId) -> Span {
+        self.switches.silence(now, switch, self.namer(switch, job.owner))
+    }
+
+    /// The one that has a switch probed which jobs of a token name: the operator, if it is the one of the server's rack.
+    fn namer(&self, switch: NodeId, owner: Holder) -> Namer {
+        Some(owner).filter(|_| self.cluster.switch != Some(switch))
     }
 }
 
@@ -239,7 +298,8 @@ mod tests {
     use super::*;
 
     const START: Time = Time::from_ps(1_000_000_000_000);
-    const MALLORY: Option<Holder> = Some(Holder::Token(6));
+    const MALLORY: Namer = Some(Holder::Token(6));
+    const ALICE: Namer = Some(Holder::Token(7));
 
     /// Probes of all nodes within a time, in steps of 100 ms.
     fn probes(switches: &mut Switches, from: Time, within: Span) -> usize {
@@ -267,8 +327,50 @@ mod tests {
         assert_eq!(new, 256);
         let more = probes(&mut switches, START, Span::from_s(10));
         assert!(more <= 200, "20 in a second: {more}");
-        assert!(switches.watch(START, NodeId(20_000), Some(Holder::Token(7))), "another token");
+        assert!(switches.watch(START, NodeId(20_000), ALICE), "another token");
         assert!(switches.watch(START, NodeId(20_001), None), "the operator's");
+    }
+
+    /// A token whose probes are used up cannot keep a switch from being probed that another needs, nor count as silence of it
+    /// what was before the other has named it.
+    // spec: E-13 machine
+    #[test]
+    fn a_switch_that_another_named_first_is_probed_for_each_that_names_it() {
+        let (mut switches, switch) = (Switches::default(), NodeId(9_999));
+        for node in 0..1_000 {
+            switches.watch(START, NodeId(node), MALLORY);
+        }
+        assert!(!switches.watch(START, switch, MALLORY), "nothing is left to pay with");
+        let later = START + Span::from_s(100);
+        while switches.may_probe(later, MALLORY) {}
+        assert!(switches.watch(later, switch, ALICE));
+        assert!(!switches.watch(later, switch, ALICE), "it is known");
+        assert_eq!(switches.silence(later, switch, ALICE), Span::ZERO);
+        assert_eq!(switches.silence(later, switch, MALLORY), Span::from_s(100));
+        let mut soon = 0;
+        for step in 1..=30 {
+            while switches.may_probe(later + ASK_EVERY * step, MALLORY) {}
+            let due = switches.due(later + ASK_EVERY * step, PROBE_EVERY_MAX);
+            soon += u32::from(due.contains(&switch));
+        }
+        assert!((9..15).contains(&soon), "as if nobody else had named it: {soon}");
+        let named_by = [MALLORY, ALICE].into_iter().collect();
+        switches.watch_only(later, [(switch, named_by)].into());
+        assert_eq!(switches.watched[&switch].named_by.len(), 2);
+        switches.watch_only(later, [(switch, [ALICE].into_iter().collect())].into());
+        assert_eq!(switches.watched[&switch].named_by.len(), 1, "one has ended its job");
+    }
+
+    // spec: E-13 machine
+    #[test]
+    fn those_that_name_a_switch_pay_for_its_probes_in_turns() {
+        let (mut switches, switch) = (Switches::default(), NodeId(1));
+        switches.watch(START, switch, MALLORY);
+        switches.watch(START, switch, ALICE);
+        probes(&mut switches, START, Span::from_s(1));
+        let mut left = |namer| (0..300).filter(|_| switches.may_probe(START, namer)).count();
+        let (mallory, alice) = (left(MALLORY), left(ALICE));
+        assert!(mallory.abs_diff(alice) <= 2 && mallory + alice < 2 * 256, "{mallory} {alice}");
     }
 
     // spec: E-09 machine

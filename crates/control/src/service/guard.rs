@@ -16,6 +16,10 @@ use crate::credentials::{Checked, Denial};
 /// Time for which a connection stays whose first call was refused for its token: the answer has to arrive.
 const DENIED_STAYS: Duration = Duration::from_millis(200);
 
+/// Text for a tenant that calls where only operators have something to do.
+const TENANTS: &str = "the token is a tenant's, and an agent plans for all jobs of its host: make one with \
+                       `thalweg token new --operator`";
+
 /// Lets in callers that show a credential and have calls left. The request carries its [`Caller`] from then on.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
@@ -31,33 +35,33 @@ impl Guard {
     fn admit(&self, shown: Option<&[u8]>, extensions: &Extensions) -> Result<Caller, Status> {
         let watch = watch_of(extensions);
         let address = watch.address().unwrap_or(NOWHERE);
-        let denied = |Denial { reason, text }: Denial| {
+        let denied = |reason| {
             self.refused.count(reason);
             // Who has calls left learns why. All others have learned it.
-            let is_answered = self.meter.deny(self.clock.now(), address);
-            watch.close_unproven_after(if is_answered { DENIED_STAYS } else { Duration::ZERO });
+            match self.meter.deny(self.clock.now(), address) {
+                true => watch.close_unproven_after(DENIED_STAYS),
+                false => watch.close(),
+            }
+        };
+        let caller = self.credentials.caller(shown, address);
+        let caller = caller.map_err(|Denial { reason, text }| {
+            denied(reason);
             Status::unauthenticated(text)
-        };
-        let caller = self.credentials.caller(shown, address).map_err(denied)?;
-        let caller =
-            if self.is_for_operators { self.operator(caller)?.by_address(address) } else { caller };
-        let used_up = |(reason, text)| {
+        })?;
+        if self.is_for_operators && !caller.is_operator() {
+            denied(Reason::Rights);
+            return Err(Status::permission_denied(TENANTS));
+        }
+        let caller = if self.is_for_operators { caller.by_address(address) } else { caller };
+        self.meter.call(self.clock.now(), caller.holder).map_err(|(reason, text)| {
             self.refused.count(reason);
+            if !self.meter.refuse(self.clock.now(), caller.holder) {
+                watch.close();
+            }
             Status::resource_exhausted(text)
-        };
-        self.meter.call(self.clock.now(), caller.holder).map_err(used_up)?;
+        })?;
         watch.prove();
         Ok(caller)
-    }
-
-    fn operator(&self, caller: Caller) -> Result<Caller, Status> {
-        if caller.is_operator() {
-            return Ok(caller);
-        }
-        self.refused.count(Reason::Rights);
-        let text = "the token is a tenant's, and an agent plans for all jobs of its host: make one with \
-                    `thalweg token new --operator`";
-        Err(Status::permission_denied(text))
     }
 }
 

@@ -34,11 +34,17 @@ pub(crate) struct SharedMeter(Arc<Mutex<Meter>>);
 pub(crate) struct StreamPermit {
     meter: SharedMeter,
     holder: Holder,
+    /// Its token has opened few streams lately, so that its first messages are read at once.
+    has_burst: bool,
 }
 
 /// Rate at which every stream is read, whatever its token has used up: more than a rank sends that only reports that it lives, and
 /// at once all operations that it reports when ranks differ.
 const LEAST_MESSAGES: CallRate = CallRate { per_s: 8, burst: 512 };
+
+/// Streams of one token whose first messages are read at once, a second. As many as a token may have open begin so in any case:
+/// whoever opens streams again and again gets no more messages read by that than by its rate.
+const BURSTS_PER_S: u32 = 16;
 
 /// Messages of one stream.
 #[derive(Debug)]
@@ -52,8 +58,12 @@ const ACCOUNTS_KEPT: usize = 1_024;
 #[derive(Debug)]
 struct Account {
     calls: Bucket,
+    /// Calls beyond that which may be answered.
+    refusals: Bucket,
     listings: Bucket,
     messages: Bucket,
+    /// Streams whose first messages are read at once.
+    bursts: Bucket,
     room: Arc<Room>,
     streams: usize,
 }
@@ -77,6 +87,12 @@ impl Meter {
         Ok(())
     }
 
+    /// Takes down the answer to a call beyond the budget: as many are answered as calls within it. Returns false if the token has
+    /// none left.
+    fn refuse(&mut self, now: Time, holder: Holder) -> bool {
+        self.account(now, holder).refusals.take(now)
+    }
+
     fn list(&mut self, now: Time, holder: Holder) -> Result<(), (Reason, String)> {
         if !self.account(now, holder).listings.take(now) {
             return Err(used_up(Reason::Listings, "of this token", self.budgets.listings));
@@ -84,7 +100,8 @@ impl Meter {
         Ok(())
     }
 
-    fn open(&mut self, now: Time, holder: Holder) -> Result<(), (Reason, String)> {
+    /// Takes down a stream. Returns whether its first messages are read at once.
+    fn open(&mut self, now: Time, holder: Holder) -> Result<bool, (Reason, String)> {
         let CallBudgets { streams, streams_in_total, .. } = self.budgets;
         let refused = |whose: &str, limit: usize| {
             let text = format!("the budget of streams {whose} is used up: {limit} are open");
@@ -98,8 +115,9 @@ impl Meter {
             return refused("of this token", streams);
         }
         account.streams += 1;
+        let has_burst = account.bursts.take(now);
         self.streams += 1;
-        Ok(())
+        Ok(has_burst)
     }
 
     /// Takes down a call that was refused for its token. Returns false if the address has no such calls left.
@@ -136,11 +154,15 @@ impl Meter {
         if self.holders.len() >= ACCOUNTS_KEPT && !self.holders.contains_key(&holder) {
             self.holders.retain(|_, account| !account.is_whole(now));
         }
-        let CallBudgets { calls, listings, messages, unread_bytes, .. } = self.budgets;
+        let CallBudgets { calls, listings, messages, unread_bytes, streams, .. } = self.budgets;
+        let burst = u32::try_from(streams).unwrap_or(u32::MAX);
+        let bursts = CallRate { per_s: BURSTS_PER_S, burst };
         self.holders.entry(holder).or_insert_with(|| Account {
             calls: Bucket::new(calls, now),
+            refusals: Bucket::new(calls, now),
             listings: Bucket::new(listings, now),
             messages: Bucket::new(messages, now),
+            bursts: Bucket::new(bursts, now),
             room: Room::new(unread_bytes),
             streams: 0,
         })
@@ -150,8 +172,11 @@ impl Meter {
 impl Account {
     /// Returns whether it says no more than a new one.
     fn is_whole(&mut self, now: Time) -> bool {
-        let buckets = [&mut self.calls, &mut self.listings, &mut self.messages];
-        self.streams == 0 && buckets.into_iter().all(|bucket| bucket.is_full(now))
+        let Account { calls, refusals, listings, messages, bursts, .. } = self;
+        let buckets = [calls, refusals, listings, messages, bursts];
+        self.streams == 0
+            && self.room.is_free()
+            && buckets.into_iter().all(|bucket| bucket.is_full(now))
     }
 }
 
@@ -173,6 +198,16 @@ impl SharedMeter {
         self.lock().call(now, holder)
     }
 
+    /// Takes down the answer to a call beyond the budget. Returns false if the token has none left.
+    pub(crate) fn refuse(&self, now: Time, holder: Holder) -> bool {
+        self.lock().refuse(now, holder)
+    }
+
+    /// Memory that answers to a holder may take.
+    pub(super) fn rooms(&self, now: Time, holder: Holder) -> Rooms {
+        self.lock().rooms(now, holder)
+    }
+
     /// Takes down a call that lists jobs, or says that the budget is used up.
     pub(crate) fn list(&self, now: Time, holder: Holder) -> Result<(), (Reason, String)> {
         self.lock().list(now, holder)
@@ -190,8 +225,8 @@ impl SharedMeter {
 
     /// Takes down a stream, or says which budget is used up.
     pub(crate) fn open(&self, now: Time, holder: Holder) -> Result<StreamPermit, (Reason, String)> {
-        self.lock().open(now, holder)?;
-        Ok(StreamPermit { meter: self.clone(), holder })
+        let has_burst = self.lock().open(now, holder)?;
+        Ok(StreamPermit { meter: self.clone(), holder, has_burst })
     }
 
     fn lock(&self) -> MutexGuard<'_, Meter> {
@@ -203,18 +238,18 @@ impl SharedMeter {
 impl StreamPermit {
     /// Memory that messages on the stream may take.
     pub(super) fn rooms(&self, now: Time) -> Rooms {
-        self.meter.lock().rooms(now, self.holder)
+        self.meter.rooms(now, self.holder)
+    }
+
+    /// Counts of the messages that come on the stream.
+    pub(crate) fn messages(&self, now: Time) -> MessageMeter {
+        let new = if self.has_burst { Bucket::new } else { Bucket::empty };
+        MessageMeter { least: new(LEAST_MESSAGES, now) }
     }
 
     /// Returns whether the next message of the stream may be read now.
     pub(crate) fn may_read(&self, now: Time, stream: &mut MessageMeter) -> bool {
         stream.least.take(now) || self.meter.lock().message(now, self.holder)
-    }
-}
-
-impl MessageMeter {
-    pub(crate) fn new(now: Time) -> MessageMeter {
-        MessageMeter { least: Bucket::new(LEAST_MESSAGES, now) }
     }
 }
 
@@ -321,7 +356,7 @@ mod tests {
     fn a_stream_is_read_at_the_rate_of_its_token_and_never_less_than_a_rank_needs() {
         let meter = SharedMeter::new(meter());
         let permits = [1, 1, 2].map(|token| meter.open(START, Holder::Token(token)).unwrap());
-        let mut streams = [(); 3].map(|()| MessageMeter::new(START));
+        let mut streams = permits.each_ref().map(|permit| permit.messages(START));
         let mut read = |now, at: usize| {
             (0..1_000).filter(|_| permits[at].may_read(now, &mut streams[at])).count()
         };
@@ -330,6 +365,46 @@ mod tests {
         assert_eq!(read(START, 2), 612, "another token");
         let later = START + Span::from_s(1);
         assert_eq!((read(later, 0), read(later, 1)), (58, 8));
+    }
+
+    /// A token that opens streams again and again would have the first messages of each read at once.
+    // spec: E-12 machine
+    #[test]
+    fn streams_that_are_opened_again_and_again_begin_without_a_burst() {
+        let meter = SharedMeter::new(meter());
+        let read = |now, token| {
+            let permit = meter.open(now, Holder::Token(token)).unwrap();
+            let mut stream = permit.messages(now);
+            (0..1_000).filter(|_| permit.may_read(now, &mut stream)).count()
+        };
+        let all: usize = (0..99).map(|_| read(START, 1)).sum();
+        assert_eq!(
+            all,
+            3 * 512 + 100,
+            "as many bursts as it may have streams, and those of the token"
+        );
+        assert_eq!(read(START, 2), 612, "another token");
+        let later = START + Span::from_ms(1_050);
+        let all: usize = (0..99).map(|_| read(later, 1)).sum();
+        assert_eq!(all, 3 * 512 + 52, "it fills with time, up to as many");
+        let permit = meter.open(later, Holder::Token(1)).unwrap();
+        let mut stream = permit.messages(later);
+        assert!(!permit.may_read(later, &mut stream));
+        assert!(
+            permit.may_read(later + Span::from_ms(130), &mut stream),
+            "it is read as others are"
+        );
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn calls_beyond_the_budget_are_answered_at_a_rate() {
+        let mut meter = meter();
+        let refused = |meter: &mut Meter, token| {
+            (0..99).filter(|_| meter.refuse(START, Holder::Token(token))).count()
+        };
+        assert_eq!((refused(&mut meter, 1), refused(&mut meter, 2)), (20, 20));
+        assert_eq!(calls(&mut meter, START, Holder::Token(1)), 20, "its calls are others");
     }
 
     #[test]

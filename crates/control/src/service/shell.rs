@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use prost::Message;
 use thalweg_core::{JobId, Span};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task;
@@ -13,11 +14,11 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::desk::{self, Desk, Errand};
 use super::guard::{Guard, caller_of};
-use super::meter::{MessageMeter, SharedMeter, StreamPermit};
+use super::meter::{SharedMeter, StreamPermit};
 use super::snapshot::{Snapshot, Snapshots};
 use super::unread::{self, Rooms, Unread};
 use crate::budget::{Reason, Refused};
-use crate::caller::Caller;
+use crate::caller::{Caller, Holder};
 use crate::clock::{Clock, milliseconds};
 use crate::connection::{Watch, watch_of};
 use crate::convert::{self, Malformed, StreamMessage};
@@ -124,7 +125,7 @@ impl Shell {
     // spec: E-01
     async fn listen(self, stream: Listening, mut inbound: Streaming<v1::FromRank>) {
         let Listening { link, watch, failure_after, mut closed, permit, unread, rooms } = stream;
-        let (mut messages, mut is_held) = (MessageMeter::new(self.clock.now()), false);
+        let (mut messages, mut is_held) = (permit.messages(self.clock.now()), false);
         let mut looks = time::interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ending = loop {
@@ -137,29 +138,62 @@ impl Shell {
                     continue;
                 }
                 _ = looks.tick() => match watch.silence(failure_after) {
-                    Some(silence) => break Ending::Silent(silence),
+                    Some(silence) => break Some(Ending::Silent(silence)),
                     // spec: E-12
                     None if unread.is_blocking(self.clock.now(), &rooms) => {
                         self.refused.count(Reason::Unread);
-                        break Ending::Closed;
+                        watch.close();
+                        break Some(Ending::Closed);
                     }
                     None => continue,
                 },
-                _ = &mut closed => return,
+                _ = &mut closed => break None,
             };
             let said = match message {
                 Ok(Some(message)) => convert::read_from_rank(message),
-                Ok(None) | Err(_) => break Ending::Closed,
+                Ok(None) | Err(_) => break Some(Ending::Closed),
             };
             // A second join is as much nonsense as anything else.
-            let Ok(StreamMessage::Later(said)) = said else { break Ending::Closed };
+            let Ok(StreamMessage::Later(said)) = said else { break Some(Ending::Closed) };
             self.desk().tell(|registry, now| registry.hear(now, link, said));
             is_held = !permit.may_read(self.clock.now(), &mut messages);
             if is_held {
                 self.refused.count(Reason::Messages);
             }
         };
-        self.desk().hang_up(link, ending);
+        self.expect_read(&watch, &unread);
+        if let Some(ending) = ending {
+            self.desk().hang_up(link, ending);
+        }
+    }
+
+    /// Closes a connection that does not take, for long, what memory is held for.
+    // spec: E-12
+    fn expect_read(&self, watch: &Watch, unread: &Unread) {
+        let (watch, overdue, refused) = (watch.clone(), unread.overdue(), self.refused.clone());
+        tokio::spawn(async move {
+            if overdue.await {
+                refused.count(Reason::Unread);
+                watch.close();
+            }
+        });
+    }
+
+    /// An answer about all jobs, which holds memory of the caller's budget until the connection has taken it.
+    // spec: E-12
+    async fn counted<T: Message>(
+        &self,
+        (watch, holder): (Watch, Holder),
+        mut answer: Response<T>,
+    ) -> Result<Response<T>, Status> {
+        let now = self.clock.now();
+        let Some(unread) = self.meter.rooms(now, holder).count(now, answer.get_ref()).await else {
+            let text = "answers that were not read take all the memory that this token has for them, or all have";
+            return Err(self.exhausted((Reason::Unread, text.into())));
+        };
+        self.expect_read(&watch, &unread);
+        answer.extensions_mut().insert(unread);
+        Ok(answer)
     }
 
     /// A recent copy of all jobs, for a caller that has listings left.
@@ -253,18 +287,22 @@ impl Control for Shell {
         watch.set_failure_after(failure_after);
         let rooms = permit.rooms(self.clock.now());
         let answers = unread::Answers::new(messages, rooms.clone(), unread.clone(), self.clock);
+        let sent = unread.clone();
         let listening = Listening { link, watch, failure_after, closed, permit, unread, rooms };
         self.spawn(self.clone().listen(listening, inbound));
-        Ok(Response::new(Box::pin(answers)))
+        let mut response: Response<Answers> = Response::new(Box::pin(answers));
+        response.extensions_mut().insert(sent);
+        Ok(response)
     }
 
     async fn topology(
         &self,
         request: Request<v1::TopologyRequest>,
     ) -> Result<Response<v1::TopologyResponse>, Status> {
-        let caller = caller_of(request.extensions())?;
-        let seen = self.look(&caller).await?;
-        elsewhere(move || seen.view.topology(&caller)).await
+        let (watch, caller) = (watch_of(request.extensions()), caller_of(request.extensions())?);
+        let (seen, holder) = (self.look(&caller).await?, caller.holder);
+        let answer = elsewhere(move || seen.view.topology(&caller)).await?;
+        self.counted((watch, holder), answer).await
     }
 
     async fn health(
@@ -283,10 +321,11 @@ impl Control for Shell {
         &self,
         request: Request<v1::StatisticsRequest>,
     ) -> Result<Response<v1::StatisticsResponse>, Status> {
-        let caller = caller_of(request.extensions())?;
+        let (watch, caller) = (watch_of(request.extensions()), caller_of(request.extensions())?);
         let only = request.into_inner().job.map(JobId);
-        let seen = self.look(&caller).await?;
-        elsewhere(move || seen.view.statistics(&caller, only, &seen.counters)).await
+        let (seen, holder) = (self.look(&caller).await?, caller.holder);
+        let answer = elsewhere(move || seen.view.statistics(&caller, only, &seen.counters)).await?;
+        self.counted((watch, holder), answer).await
     }
 }
 

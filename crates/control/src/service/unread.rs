@@ -2,17 +2,21 @@
 //!
 //! Welcomes and set-ups grow with the ranks of a job, and every rank gets its own copy: those of a job of thousands of ranks
 //! take gigabytes together. So a copy is made only when it can be sent, within a budget of bytes of its token and of all tokens,
-//! which it holds until the rank has read it. A rank that does not read holds what it got. It loses its stream if others wait
-//! for that, and if too many such messages wait for it.
+//! which it holds until the connection has taken it: HTTP/2 keeps what a peer does not read, and whoever announces a large
+//! window has it keep much. A rank that does not read holds what it got. Its connection is closed if others wait for that, and
+//! its stream if too many such messages wait for it.
 // spec: E-12
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
+use prost::Message;
 use thalweg_core::{Span, Time};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time;
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -28,10 +32,20 @@ const LARGE_MESSAGES_MAX: usize = 16;
 /// Bytes that a welcome or a set-up takes for each rank while it is sent, at most.
 pub(super) const RANK_BYTES: usize = 128;
 
-/// Messages that take no more than this are sent at once: they fit into what a connection has in flight anyway.
-const SMALL_BYTES: usize = 16 << 10;
+/// Messages that take no more than this are made without memory of the budget, and the next message of a stream is made when
+/// no more than this of those before has to be sent.
+const SMALL_BYTES: usize = 4 << 10;
 
-/// Time for which a rank may hold memory that others wait for.
+/// Bytes before each message of a stream.
+const PREFIX_BYTES: usize = 5;
+
+/// Bytes that an answer takes before it is encoded, for each byte that travels.
+const MADE_FACTOR: usize = 3;
+
+/// Time for which an answer about all jobs waits for memory.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Time for which a rank may hold memory that others wait for, and any caller that of an answer.
 const UNREAD_FOR: Span = Span::from_s(30);
 
 /// Bytes that a permit of a semaphore stands for.
@@ -51,6 +65,11 @@ impl Room {
         let units = (bytes / UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let free = Arc::new(Semaphore::new(units));
         Arc::new(Room { free, units: units as u32, waiting: AtomicUsize::new(0) })
+    }
+
+    /// Returns whether nothing of it is in use.
+    pub(crate) fn is_free(&self) -> bool {
+        self.free.available_permits() == self.units as usize
     }
 
     /// Waits for memory. A message that is longer than all of it waits for all of it.
@@ -85,7 +104,26 @@ pub(crate) struct Rooms {
     pub(crate) total: Arc<Room>,
 }
 
-/// Welcomes and set-ups of one stream that were not read.
+type Held = [OwnedSemaphorePermit; 2];
+
+impl Rooms {
+    async fn take(self, bytes: usize) -> Option<Held> {
+        Some([self.own.take(bytes).await?, self.total.take(bytes).await?])
+    }
+
+    /// Takes memory for an answer of one message, which holds it until the connection has taken all of it. `None` if there
+    /// is too little for a while.
+    pub(super) async fn count(self, now: Time, answer: &impl Message) -> Option<Unread> {
+        let bytes = answer.encoded_len() + PREFIX_BYTES;
+        let taken = time::timeout(ANSWER_WITHIN, self.take(bytes.saturating_mul(MADE_FACTOR)));
+        let unread = Unread::default();
+        unread.lock().held = Some((now, taken.await.ok()??));
+        unread.make(bytes);
+        Some(unread)
+    }
+}
+
+/// Messages of one stream that its peer has not read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread(Arc<Counts>);
 
@@ -93,8 +131,34 @@ pub(crate) struct Unread(Arc<Counts>);
 struct Counts {
     /// Number of large messages in the queue.
     queued: AtomicUsize,
-    /// When the stream got the memory that it holds, in picoseconds; 0 if it holds none.
-    holds_since: AtomicU64,
+    sending: Mutex<Sending>,
+}
+
+/// The part of a stream that was made and that its connection has not taken.
+#[derive(Debug, Default)]
+struct Sending {
+    /// Bytes that HTTP/2 has not asked for.
+    made: usize,
+    /// Bytes that HTTP/2 keeps.
+    kept: usize,
+    /// Memory of the budget, and when the stream got it.
+    held: Option<(Time, Held)>,
+    /// The task that makes the next message.
+    waker: Option<Waker>,
+}
+
+impl Sending {
+    fn is_little(&self) -> bool {
+        self.made + self.kept <= SMALL_BYTES
+    }
+
+    /// Gives memory back once little is left to send.
+    fn settle(&mut self) {
+        if self.is_little() {
+            self.held = None;
+            self.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
 }
 
 impl Unread {
@@ -108,16 +172,64 @@ impl Unread {
         self.0.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn hold(&self, since: Option<Time>) {
-        self.0.holds_since.store(since.map_or(0, Time::as_ps), Ordering::Relaxed);
+    /// Resolves when little is left to send.
+    fn poll_sent(&self, context: &Context<'_>) -> Poll<()> {
+        let mut sending = self.lock();
+        if sending.is_little() {
+            return Poll::Ready(());
+        }
+        sending.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn make(&self, bytes: usize) {
+        self.lock().made += bytes;
+    }
+
+    /// Takes down that HTTP/2 has asked for bytes.
+    pub(super) fn keep(&self, bytes: usize) {
+        let mut sending = self.lock();
+        sending.made = sending.made.saturating_sub(bytes);
+        sending.kept += bytes;
+    }
+
+    /// Takes down that HTTP/2 keeps bytes no longer.
+    pub(super) fn release(&self, bytes: usize) {
+        let mut sending = self.lock();
+        sending.kept = sending.kept.saturating_sub(bytes);
+        sending.settle();
+    }
+
+    /// Takes down that HTTP/2 will ask for no more.
+    pub(super) fn end(&self) {
+        let mut sending = self.lock();
+        sending.made = 0;
+        sending.settle();
     }
 
     /// Returns whether the stream has held memory for long that others wait for.
     pub(super) fn is_blocking(&self, now: Time, rooms: &Rooms) -> bool {
-        let since = self.0.holds_since.load(Ordering::Relaxed);
-        let is_long = since > 0 && now.since(Time::from_ps(since)) >= UNREAD_FOR;
+        let held = self.lock().held.as_ref().map(|(since, _)| *since);
+        let is_long = held.is_some_and(|since| now.since(since) >= UNREAD_FOR);
         let is_awaited = |room: &Room| room.waiting.load(Ordering::Relaxed) > 0;
         is_long && (is_awaited(&rooms.own) || is_awaited(&rooms.total))
+    }
+
+    /// Resolves when the memory that is held now was held for too long, whoever waits for it: to `true` if it still is.
+    pub(super) fn overdue(&self) -> impl Future<Output = bool> + Send + 'static {
+        let (counts, is_held) = (Arc::downgrade(&self.0), self.lock().held.is_some());
+        async move {
+            if !is_held {
+                return false;
+            }
+            time::sleep(Duration::from_millis(UNREAD_FOR.as_ps() / Span::from_ms(1).as_ps())).await;
+            Weak::upgrade(&counts).is_some_and(|counts| Unread(counts).lock().held.is_some())
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sending> {
+        // Every change leaves the counts whole.
+        self.0.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,7 +243,7 @@ fn large_bytes(message: &ToRank) -> Option<usize> {
     Some(ranks.saturating_mul(RANK_BYTES))
 }
 
-type Taken = Pin<Box<dyn Future<Output = Option<[OwnedSemaphorePermit; 2]>> + Send>>;
+type Taken = Pin<Box<dyn Future<Output = Option<Held>> + Send>>;
 
 /// Messages on their path to a rank. Each is turned into what travels when it can be sent.
 pub(super) struct Answers {
@@ -141,8 +253,6 @@ pub(super) struct Answers {
     clock: Clock,
     /// Message that waits for memory.
     next: Option<(ToRank, Taken)>,
-    /// Memory of the message before, which has been sent when another one is asked for.
-    held: Option<[OwnedSemaphorePermit; 2]>,
 }
 
 impl Answers {
@@ -152,12 +262,13 @@ impl Answers {
         unread: Unread,
         clock: Clock,
     ) -> Answers {
-        Answers { messages, rooms, unread, clock, next: None, held: None }
+        Answers { messages, rooms, unread, clock, next: None }
     }
 
-    fn take(&self, bytes: usize) -> Taken {
-        let Rooms { own, total } = self.rooms.clone();
-        Box::pin(async move { Some([own.take(bytes).await?, total.take(bytes).await?]) })
+    fn make(&self, message: &ToRank) -> v1::ToRank {
+        let made = convert::write_to_rank(message);
+        self.unread.make(made.encoded_len() + PREFIX_BYTES);
+        made
     }
 }
 
@@ -168,10 +279,8 @@ impl Stream for Answers {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<v1::ToRank, Status>>> {
-        if self.held.take().is_some() {
-            self.unread.hold(None);
-        }
         if self.next.is_none() {
+            ready!(self.unread.poll_sent(context));
             let Some(message) = ready!(self.messages.poll_recv(context)) else {
                 return Poll::Ready(None);
             };
@@ -180,22 +289,18 @@ impl Stream for Answers {
                 self.unread.dequeue();
             }
             match bytes.filter(|bytes| *bytes > SMALL_BYTES) {
-                None => return Poll::Ready(Some(Ok(convert::write_to_rank(&message)))),
-                Some(bytes) => self.next = Some((message, self.take(bytes))),
+                None => return Poll::Ready(Some(Ok(self.make(&message)))),
+                Some(bytes) => {
+                    let taken = self.rooms.clone().take(bytes);
+                    self.next = Some((message, Box::pin(taken)));
+                }
             }
         }
         let Some((_, taken)) = &mut self.next else { return Poll::Ready(None) };
         let held = ready!(taken.as_mut().poll(context));
         let Some((message, _)) = self.next.take() else { return Poll::Ready(None) };
-        self.held = held;
-        self.unread.hold(Some(self.clock.now()));
-        Poll::Ready(Some(Ok(convert::write_to_rank(&message))))
-    }
-}
-
-impl Drop for Answers {
-    fn drop(&mut self) {
-        self.unread.hold(None);
+        self.unread.lock().held = held.map(|held| (self.clock.now(), held));
+        Poll::Ready(Some(Ok(self.make(&message))))
     }
 }
 
@@ -243,6 +348,17 @@ mod tests {
         }
     }
 
+    /// The connection takes all that HTTP/2 keeps.
+    fn send(unread: &Unread) {
+        unread.release(usize::MAX);
+    }
+
+    /// HTTP/2 asks for all that there is.
+    fn keep(unread: &Unread) {
+        let made = unread.lock().made;
+        unread.keep(made);
+    }
+
     // spec: E-12 machine
     #[test]
     fn copies_that_are_not_read_take_no_more_than_the_budget() {
@@ -257,11 +373,47 @@ mod tests {
         }
         let bytes = poll(&mut streams[0].2).expect("there is room");
         assert!(bytes < ranks * RANK_BYTES, "{bytes} bytes for {ranks} ranks");
+        keep(&streams[0].1);
         assert!(poll(&mut streams[1].2).is_some() && poll(&mut streams[2].2).is_none());
-        assert_eq!(poll(&mut streams[0].2), None, "it has been read");
+        assert_eq!(poll(&mut streams[0].2), None, "there is no other message");
+        assert!(poll(&mut streams[2].2).is_none(), "HTTP/2 keeps both");
+        send(&streams[0].1);
         assert!(poll(&mut streams[2].2).is_some());
         let others = self::rooms(1 << 30, rooms.total.units as usize * UNIT_BYTES);
         assert!(others.own.units > 0, "another token has its own");
+    }
+
+    /// A peer that announces a large window has HTTP/2 ask for more than the connection takes.
+    // spec: E-12 machine
+    #[test]
+    fn a_message_is_made_when_the_ones_before_were_sent() {
+        let rooms = rooms(1 << 30, 1 << 30);
+        let (sender, unread, mut answers) = stream(&rooms);
+        // Small ones are not counted, and there are few of them.
+        let small = || sender.try_send(welcome(SMALL_BYTES as u32 / RANK_BYTES as u32)).unwrap();
+        (0..9).for_each(|_| small());
+        let mut made = 0;
+        while let Some(bytes) = poll(&mut answers) {
+            made += bytes;
+            keep(&unread);
+        }
+        assert!((SMALL_BYTES..2 * SMALL_BYTES).contains(&made), "{made}");
+        send(&unread);
+        assert!(poll(&mut answers).is_some(), "the connection has taken them");
+        keep(&unread);
+        send(&unread);
+        while poll(&mut answers).is_some() {
+            keep(&unread);
+            send(&unread);
+        }
+        sender.try_send(welcome(1_000)).unwrap();
+        small();
+        assert!(poll(&mut answers).is_some() && !rooms.own.is_free());
+        keep(&unread);
+        assert!(poll(&mut answers).is_none());
+        send(&unread);
+        assert!(rooms.own.is_free(), "memory is given back when it was sent");
+        assert!(poll(&mut answers).is_some());
     }
 
     // spec: E-12 machine
@@ -280,11 +432,16 @@ mod tests {
         assert!(streams[0].1.is_blocking(later, &rooms));
         assert!(!streams[0].1.is_blocking(Clock::start().now(), &rooms), "not yet");
         assert!(!streams[1].1.is_blocking(later, &rooms), "it has nothing");
-        for (_, unread, answers) in streams {
+        keep(&streams[0].1);
+        // The streams end.
+        let unread = streams.map(|(_, unread, answers)| {
             drop(answers);
-            assert!(!unread.is_blocking(later, &rooms));
-        }
-        assert_eq!(rooms.own.free.available_permits(), rooms.own.units as usize);
+            unread.end();
+            unread
+        });
+        assert!(!rooms.own.is_free(), "HTTP/2 still keeps what was not sent");
+        send(&unread[0]);
+        assert!(rooms.own.is_free() && !unread[0].is_blocking(later, &rooms));
     }
 
     // spec: E-12 machine

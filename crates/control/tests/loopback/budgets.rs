@@ -304,3 +304,122 @@ fn connections_of_one_address_are_limited() {
         }
     });
 }
+
+/// Calls a path that the control channel does not have.
+async fn call_nothing(address: std::net::SocketAddr, token: Option<&str>) -> Result<(), Status> {
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"));
+    let channel = endpoint.expect("an address").connect().await;
+    let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let mut request = tonic::Request::new(v1::HealthRequest {});
+    if let Some(token) = token {
+        let shown = format!("Bearer {token}").parse().expect("printable ASCII");
+        request.metadata_mut().insert("authorization", shown);
+    }
+    let codec = tonic_prost::ProstCodec::<v1::HealthRequest, v1::HealthResponse>::default();
+    let path = tonic::codegen::http::uri::PathAndQuery::from_static("/thalweg.v2.Other/Nothing");
+    client.unary(request, path, codec).await.map(drop)
+}
+
+/// Paths that there are not are no calls that cost nothing.
+#[test]
+fn calls_of_unknown_paths_need_a_token_and_are_counted() {
+    let stage = limited(|budgets| {
+        budgets.calls.calls = CallRate { per_s: 1, burst: 3 };
+        budgets.calls.denials = CallRate { per_s: 1, burst: 3 };
+    });
+    let address = stage.service.local_address();
+    block_on(async {
+        let code = async |token| call_nothing(address, token).await.unwrap_err().code();
+        let own = token(1);
+        for _ in 0..3 {
+            assert_eq!(code(Some(&own)).await, Code::Unimplemented);
+        }
+        assert_eq!(code(Some(&own)).await, Code::ResourceExhausted);
+        assert_eq!(code(None).await, Code::Unauthenticated);
+        let end = Instant::now() + Duration::from_secs(20);
+        while count(&stage, "denials") == 0 {
+            assert!(Instant::now() < end, "{:?}", stage.service.refused());
+            let _ = call_nothing(address, None).await;
+        }
+    });
+    assert!(count(&stage, "calls") >= 1 && count(&stage, "token") >= 3);
+}
+
+/// Number of calls on one connection that are answered, and what the last one says.
+async fn answered(client: &mut super::raw::Client, calls: usize) -> (usize, Status) {
+    let mut last = Status::ok("");
+    for made in 0..calls {
+        match client.health(v1::HealthRequest {}).await {
+            Ok(_) => {}
+            Err(status)
+                if [Code::Unauthenticated, Code::ResourceExhausted].contains(&status.code()) =>
+            {
+                last = status;
+            }
+            Err(_) => return (made, last),
+        }
+    }
+    (calls, last)
+}
+
+/// A connection on which a call has passed is closed when its calls are refused too often, and others are not.
+#[test]
+fn calls_that_are_refused_on_a_proven_connection_have_a_rate() {
+    let stage = limited(|budgets| {
+        budgets.calls.calls = CallRate { per_s: 1, burst: 20 };
+        budgets.calls.denials = CallRate { per_s: 1, burst: 20 };
+    });
+    let address = stage.service.local_address();
+    block_on(async {
+        let mut other = connect(address, Some(&token(2))).await;
+        other.health(v1::HealthRequest {}).await.expect("its token is valid");
+        let (mut own, shows) = super::raw::connect_changing(address, &token(1)).await;
+        own.health(v1::HealthRequest {}).await.expect("its token is valid");
+        *shows.lock().expect("no test thread panicked") = None;
+        let (denied, status) = answered(&mut own, 200).await;
+        assert!((20..60).contains(&denied), "{denied} answers");
+        assert_eq!(status.code(), Code::Unauthenticated);
+        other.health(v1::HealthRequest {}).await.expect("it is from the same address");
+        // Beyond the budget of a token as many calls are answered as within it.
+        let (refused, status) = answered(&mut other, 200).await;
+        assert!((20..60).contains(&refused), "{refused} answers");
+        assert_eq!(status.code(), Code::ResourceExhausted);
+    });
+    assert!(count(&stage, "token") < 60 && count(&stage, "calls") < 60);
+}
+
+/// Every new stream would have its first messages read at once.
+#[test]
+fn streams_that_are_opened_again_and_again_are_read_slowly() {
+    let stage = limited(|budgets| {
+        budgets.calls.streams = 2;
+        budgets.calls.messages = CallRate { per_s: 1, burst: 1 };
+    });
+    let address = stage.service.local_address();
+    let held = block_on(async {
+        let mut client = connect(address, Some(&token(1))).await;
+        let job = client.register(request("again", 2)).await.unwrap().into_inner().job;
+        let mut held = Vec::new();
+        for _ in 0..60 {
+            let (sender, stream) = tokio::sync::mpsc::channel(64);
+            let message = v1::from_rank::Message::Join(join(job, 0, 6_000));
+            sender.try_send(v1::FromRank { message: Some(message) }).expect("there is room");
+            let progress = v1::Progress { operation: 1, fragment: 1, since_ms: 0 };
+            let message = Some(v1::from_rank::Message::Progress(progress));
+            for _ in 0..16 {
+                sender.try_send(v1::FromRank { message: message.clone() }).expect("there is room");
+            }
+            let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+            // The one before may not have ended yet.
+            if let Ok(answers) = client.attend(stream).await {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                drop((answers, sender));
+            }
+            held.push(count(&stage, "messages"));
+        }
+        held
+    });
+    assert!(held[0] == 0 && *held.last().unwrap() > 0, "{held:?}");
+}

@@ -1,9 +1,17 @@
 //! Calls without our client.
 
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
+use hyper_util::rt::TokioIo;
 use thalweg_control::v1::control_client::ControlClient;
 use thalweg_control::{Versions, v1};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -13,13 +21,20 @@ use tonic::{Request, Status};
 
 pub type Client = ControlClient<InterceptedService<Channel, Shown>>;
 
-/// Shows a token with every call.
+/// Shows a token with every call, which may be changed.
 #[derive(Clone)]
-pub struct Shown(Option<MetadataValue<Ascii>>);
+pub struct Shown(Arc<Mutex<Option<MetadataValue<Ascii>>>>);
+
+impl Shown {
+    fn new(token: Option<&str>) -> Shown {
+        let shown = token.map(|token| format!("Bearer {token}").parse().expect("printable ASCII"));
+        Shown(Arc::new(Mutex::new(shown)))
+    }
+}
 
 impl tonic::service::Interceptor for Shown {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(token) = &self.0 {
+        if let Some(token) = &*self.0.lock().expect("no test thread panicked") {
             request.metadata_mut().insert("authorization", token.clone());
         }
         Ok(request)
@@ -30,8 +45,79 @@ impl tonic::service::Interceptor for Shown {
 pub async fn connect(address: SocketAddr, token: Option<&str>) -> Client {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
     let channel = endpoint.connect().await.expect("the service is there");
-    let shown = token.map(|token| format!("Bearer {token}").parse().expect("printable ASCII"));
-    ControlClient::with_interceptor(channel, Shown(shown))
+    ControlClient::with_interceptor(channel, Shown::new(token))
+}
+
+/// Connects with a token that can be changed later.
+pub async fn connect_changing(
+    address: SocketAddr,
+    token: &str,
+) -> (Client, Arc<Mutex<Option<MetadataValue<Ascii>>>>) {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+    let channel = endpoint.connect().await.expect("the service is there");
+    let shown = Shown::new(Some(token));
+    (ControlClient::with_interceptor(channel, shown.clone()), shown.0)
+}
+
+/// Largest window that HTTP/2 knows.
+const WINDOW_MAX: u32 = (1 << 31) - 1;
+
+/// A connection that announces the largest windows, and reads nothing once it is told to.
+pub async fn connect_deaf(address: SocketAddr, token: &str) -> (Client, Arc<AtomicBool>) {
+    let is_deaf = Arc::new(AtomicBool::new(false));
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
+    let endpoint =
+        endpoint.initial_stream_window_size(WINDOW_MAX).initial_connection_window_size(WINDOW_MAX);
+    let heard = Arc::clone(&is_deaf);
+    let connector = tower::service_fn(move |_| {
+        let is_deaf = Arc::clone(&heard);
+        async move {
+            let socket = TcpSocket::new_v4()?;
+            // Kernels keep little as well.
+            socket.set_recv_buffer_size(4 << 10)?;
+            let stream = socket.connect(address).await?;
+            Ok::<_, io::Error>(TokioIo::new(Deaf { stream, is_deaf }))
+        }
+    });
+    let channel = endpoint.connect_with_connector(connector).await.expect("the service is there");
+    (ControlClient::with_interceptor(channel, Shown::new(Some(token))), is_deaf)
+}
+
+/// A stream that nobody reads once it is deaf.
+struct Deaf {
+    stream: TcpStream,
+    is_deaf: Arc<AtomicBool>,
+}
+
+impl AsyncRead for Deaf {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_deaf.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Deaf {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
 }
 
 /// Talks to the service over a connection of its own.

@@ -1,9 +1,10 @@
 //! An HTTP server for metrics.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::{runtime, time};
 
 /// The format of `/metrics`.
@@ -24,6 +25,9 @@ const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Connections at a time. More are closed at once.
 const CONNECTIONS_MAX: usize = 64;
+
+/// Connections at a time from one address, so that one host does not keep all others out.
+const CONNECTIONS_PER_ADDRESS: usize = 16;
 
 /// Time that a request may take to come in, and that a connection may be idle.
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
@@ -96,19 +100,65 @@ impl Drop for Endpoint {
 /// Serves until it is dropped. Nobody who connects can keep others out for long, or take the last descriptors.
 // spec: E-12
 async fn serve(listener: TcpListener, router: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Connections::default();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, from)) = listener.accept().await else {
             time::sleep(PAUSE).await;
             continue;
         };
-        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-            tokio::spawn(answer_all(stream, router.clone(), place));
+        if let Some(open) = connections.admit(from.ip()) {
+            tokio::spawn(answer_all(stream, router.clone(), open));
         }
     }
 }
 
-async fn answer_all(stream: tokio::net::TcpStream, router: Router, _place: OwnedSemaphorePermit) {
+/// Open connections, by address.
+#[derive(Clone, Debug, Default)]
+struct Connections(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
+
+/// A connection that is counted until this is dropped.
+struct Open {
+    connections: Connections,
+    address: IpAddr,
+}
+
+impl Connections {
+    /// Counts a connection. `None` if there are too many, from its address or in total.
+    fn admit(&self, address: IpAddr) -> Option<Open> {
+        let is_admitted = self.change(|open| {
+            let total: usize = open.values().sum();
+            let own = open.get(&address).copied().unwrap_or(0);
+            let has_room = total < CONNECTIONS_MAX && own < CONNECTIONS_PER_ADDRESS;
+            if has_room {
+                open.insert(address, own + 1);
+            }
+            has_room
+        });
+        if !is_admitted {
+            return None;
+        }
+        Some(Open { connections: self.clone(), address })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<IpAddr, usize>) -> T) -> T {
+        // Every change leaves the counts whole.
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.connections.change(|open| {
+            let left = open.get(&self.address).map_or(0, |own| own.saturating_sub(1));
+            match left {
+                0 => open.remove(&self.address),
+                left => open.insert(self.address, left),
+            }
+        });
+    }
+}
+
+async fn answer_all(stream: TcpStream, router: Router, _open: Open) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(REQUEST_WITHIN);
     let service = TowerToHyperService::new(router);
@@ -141,6 +191,8 @@ mod tests {
     use std::net::TcpStream;
     use std::time::Instant;
 
+    use socket2::{Domain, Socket, Type};
+
     use super::*;
 
     fn endpoint() -> Endpoint {
@@ -148,18 +200,21 @@ mod tests {
         Endpoint::start(bind, "about".into(), || Some("a 1\n".into())).expect("a free port")
     }
 
-    fn connect(endpoint: &Endpoint) -> TcpStream {
-        let stream = TcpStream::connect(endpoint.local_address()).expect("it listens");
-        stream.set_read_timeout(Some(REQUEST_WITHIN * 3)).expect("a socket");
-        stream
+    fn connect(endpoint: &Endpoint, last: u8) -> TcpStream {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).expect("loopback");
+        socket.connect(&endpoint.local_address().into()).expect("it listens");
+        socket.set_read_timeout(Some(REQUEST_WITHIN * 3)).expect("a socket");
+        socket.into()
     }
 
-    fn fetch(endpoint: &Endpoint) -> String {
-        let mut stream = connect(endpoint);
+    /// The answer to a reader at an address of loopback.
+    fn fetch(endpoint: &Endpoint, last: u8) -> String {
+        let mut stream = connect(endpoint, last);
         let request = b"GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
-        stream.write_all(request).expect("it reads");
-        let mut text = String::new();
         // It may have been closed at once.
+        let _ = stream.write_all(request);
+        let mut text = String::new();
         let _ = stream.read_to_string(&mut text);
         text
     }
@@ -169,18 +224,36 @@ mod tests {
     fn connections_that_ask_for_nothing_are_closed_and_others_are_served() {
         let endpoint = endpoint();
         let began = Instant::now();
-        let mut slow: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect(&endpoint)).collect();
+        let mut slow: Vec<TcpStream> =
+            (0..CONNECTIONS_PER_ADDRESS).map(|_| connect(&endpoint, 1)).collect();
         for stream in &mut slow {
             stream.write_all(b"GET /metrics HTT").expect("it reads");
         }
-        while fetch(&endpoint).is_empty() {
+        assert!(fetch(&endpoint, 2).ends_with("a 1\n"), "another address has connections left");
+        assert!(began.elapsed() < REQUEST_WITHIN / 2, "at once");
+        while fetch(&endpoint, 1).is_empty() {
             assert!(began.elapsed() < REQUEST_WITHIN * 3, "nobody is served");
             std::thread::sleep(PAUSE);
         }
-        assert!(began.elapsed() >= REQUEST_WITHIN / 2, "all places were taken before");
+        assert!(began.elapsed() >= REQUEST_WITHIN / 2, "the address had none left before");
         let mut rest = Vec::new();
         // A connection ends with or without a line about the time.
         let _ = slow[0].read_to_end(&mut rest);
-        assert!(fetch(&endpoint).ends_with("a 1\n"));
+        assert!(fetch(&endpoint, 1).ends_with("a 1\n"));
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn connections_are_counted_by_address_until_they_end() {
+        let connections = Connections::default();
+        let admit = |last| connections.admit([10, 0, 0, last].into());
+        let mut open: Vec<Option<Open>> = (0..99).map(|_| admit(1)).collect();
+        open.retain(Option::is_some);
+        assert_eq!(open.len(), CONNECTIONS_PER_ADDRESS);
+        open.extend((2..99).map(admit));
+        open.retain(Option::is_some);
+        assert_eq!(open.len(), CONNECTIONS_MAX, "all addresses together");
+        drop(open);
+        assert!(connections.change(|open| open.is_empty()));
     }
 }
