@@ -18,15 +18,21 @@ use tonic::Status;
 
 use crate::clock::Clock;
 use crate::convert;
-use crate::message::ToRank;
+use crate::message::{TREES_MAX, ToRank};
 use crate::v1;
 
-/// Most welcomes and set-ups that wait for one rank. A set-up needs an answer of every rank, so that one that is stopped has few
-/// of them.
-const LARGE_MESSAGES_MAX: usize = 16;
+/// Most welcomes and set-ups of a tree that wait for one rank. A set-up needs an answer of every rank, so that one that is
+/// stopped has few of them.
+const LARGE_MESSAGES_OF_TREE: usize = 4;
+
+/// The same of all trees, and welcomes.
+const LARGE_MESSAGES_MAX: usize = 16 + LARGE_MESSAGES_OF_TREE * TREES_MAX as usize;
 
 /// Bytes that a welcome or a set-up takes for each rank while it is sent, at most.
 pub(super) const RANK_BYTES: usize = 128;
+
+/// Bytes that a welcome takes beyond them for the node of a sending thread.
+const NODE_BYTES: usize = 4;
 
 /// Messages that take no more than this are sent at once: they fit into what a connection has in flight anyway.
 const SMALL_BYTES: usize = 16 << 10;
@@ -123,31 +129,36 @@ impl Unread {
 
 /// Bytes that a message takes while it is sent, if it grows with the ranks of a job.
 fn large_bytes(message: &ToRank) -> Option<usize> {
-    let ranks = match message {
-        ToRank::Welcome(welcome) => welcome.roster.len(),
-        ToRank::Adopt { setup, .. } => setup.trees.iter().map(|tree| tree.workers() as usize).sum(),
-        _ => return None,
-    };
-    Some(ranks.saturating_mul(RANK_BYTES))
+    let ranks = |count: usize, bytes: usize| Some(count.saturating_mul(bytes));
+    match message {
+        ToRank::Welcome(welcome) => {
+            ranks(welcome.roster.len(), RANK_BYTES + NODE_BYTES * welcome.trees() as usize)
+        }
+        ToRank::Adopt { setup, .. } => {
+            ranks(setup.trees.iter().map(|tree| tree.workers() as usize).sum(), RANK_BYTES)
+        }
+        _ => None,
+    }
 }
 
 type Taken = Pin<Box<dyn Future<Output = Option<[OwnedSemaphorePermit; 2]>> + Send>>;
 
 /// Messages on their path to a rank. Each is turned into what travels when it can be sent.
 pub(super) struct Answers {
-    messages: mpsc::Receiver<ToRank>,
+    /// With the trees that they are about.
+    messages: mpsc::Receiver<(u32, ToRank)>,
     rooms: Rooms,
     unread: Unread,
     clock: Clock,
     /// Message that waits for memory.
-    next: Option<(ToRank, Taken)>,
+    next: Option<(u32, ToRank, Taken)>,
     /// Memory of the message before, which has been sent when another one is asked for.
     held: Option<[OwnedSemaphorePermit; 2]>,
 }
 
 impl Answers {
     pub(super) fn new(
-        messages: mpsc::Receiver<ToRank>,
+        messages: mpsc::Receiver<(u32, ToRank)>,
         rooms: Rooms,
         unread: Unread,
         clock: Clock,
@@ -172,7 +183,7 @@ impl Stream for Answers {
             self.unread.hold(None);
         }
         if self.next.is_none() {
-            let Some(message) = ready!(self.messages.poll_recv(context)) else {
+            let Some((tree, message)) = ready!(self.messages.poll_recv(context)) else {
                 return Poll::Ready(None);
             };
             let bytes = large_bytes(&message);
@@ -180,16 +191,16 @@ impl Stream for Answers {
                 self.unread.dequeue();
             }
             match bytes.filter(|bytes| *bytes > SMALL_BYTES) {
-                None => return Poll::Ready(Some(Ok(convert::write_to_rank(&message)))),
-                Some(bytes) => self.next = Some((message, self.take(bytes))),
+                None => return Poll::Ready(Some(Ok(convert::write_to_rank(tree, &message)))),
+                Some(bytes) => self.next = Some((tree, message, self.take(bytes))),
             }
         }
-        let Some((_, taken)) = &mut self.next else { return Poll::Ready(None) };
+        let Some((_, _, taken)) = &mut self.next else { return Poll::Ready(None) };
         let held = ready!(taken.as_mut().poll(context));
-        let Some((message, _)) = self.next.take() else { return Poll::Ready(None) };
+        let Some((tree, message, _)) = self.next.take() else { return Poll::Ready(None) };
         self.held = held;
         self.unread.hold(Some(self.clock.now()));
-        Poll::Ready(Some(Ok(convert::write_to_rank(&message))))
+        Poll::Ready(Some(Ok(convert::write_to_rank(tree, &message))))
     }
 }
 
@@ -213,12 +224,13 @@ mod tests {
 
     fn welcome(ranks: u32) -> ToRank {
         let ticket = Ticket { job: JobId(u64::MAX), proof: Proof([255; 32]) };
-        let place = Place { node: NodeId(u32::MAX), host: u32::MAX, threads: u32::MAX };
+        let more_nodes = vec![NodeId(u32::MAX); TREES_MAX as usize - 1];
+        let place = Place { node: NodeId(u32::MAX), more_nodes, host: u32::MAX };
         ToRank::Welcome(Arc::new(Welcome {
             ticket,
-            lane_keys: [Key([255; 16]); LANES],
+            lane_keys: vec![[Key([255; 16]); LANES]; TREES_MAX as usize],
             roster: vec![place; ranks as usize],
-            round: u32::MAX,
+            rounds: vec![u32::MAX; TREES_MAX as usize],
             has_switch: true,
             probes_paths: true,
         }))
@@ -228,7 +240,7 @@ mod tests {
         Rooms { own: Room::new(own), total: Room::new(total) }
     }
 
-    fn stream(rooms: &Rooms) -> (mpsc::Sender<ToRank>, Unread, Answers) {
+    fn stream(rooms: &Rooms) -> (mpsc::Sender<(u32, ToRank)>, Unread, Answers) {
         let (sender, messages) = mpsc::channel(64);
         let unread = Unread::default();
         let answers = Answers::new(messages, rooms.clone(), unread.clone(), Clock::start());
@@ -248,15 +260,16 @@ mod tests {
     fn copies_that_are_not_read_take_no_more_than_the_budget() {
         let ranks = 1_000;
         // Room for two copies.
-        let rooms = rooms(2 * ranks * RANK_BYTES + UNIT_BYTES, 1 << 30);
+        let budgeted = ranks * (RANK_BYTES + NODE_BYTES * TREES_MAX as usize);
+        let rooms = rooms(2 * budgeted + UNIT_BYTES, 1 << 30);
         let mut streams = [(); 3].map(|()| stream(&rooms));
         for (sender, unread, _) in &streams {
             let message = welcome(ranks as u32);
             assert!(unread.enqueue(&message));
-            sender.try_send(message).unwrap();
+            sender.try_send((0, message)).unwrap();
         }
         let bytes = poll(&mut streams[0].2).expect("there is room");
-        assert!(bytes < ranks * RANK_BYTES, "{bytes} bytes for {ranks} ranks");
+        assert!(bytes < budgeted, "{bytes} bytes for {ranks} ranks");
         assert!(poll(&mut streams[1].2).is_some() && poll(&mut streams[2].2).is_none());
         assert_eq!(poll(&mut streams[0].2), None, "it has been read");
         assert!(poll(&mut streams[2].2).is_some());
@@ -267,11 +280,11 @@ mod tests {
     // spec: E-12 machine
     #[test]
     fn who_holds_what_others_wait_for_is_blocking_after_a_while() {
-        let rooms = rooms(200_000, 1 << 30);
+        let rooms = rooms(300_000, 1 << 30);
         let mut streams = [(); 2].map(|()| stream(&rooms));
         for (sender, unread, _) in &streams {
             assert!(unread.enqueue(&welcome(1_000)));
-            sender.try_send(welcome(1_000)).unwrap();
+            sender.try_send((0, welcome(1_000))).unwrap();
         }
         assert!(poll(&mut streams[0].2).is_some());
         let later = Clock::start().now() + UNREAD_FOR * 2;
@@ -292,7 +305,7 @@ mod tests {
     fn few_large_messages_wait_for_one_rank() {
         let unread = Unread::default();
         let enqueue = |message: &ToRank| unread.enqueue(message);
-        assert_eq!((0..100).filter(|_| enqueue(&welcome(2))).count(), LARGE_MESSAGES_MAX);
+        assert_eq!((0..1_000).filter(|_| enqueue(&welcome(2))).count(), LARGE_MESSAGES_MAX);
         assert!(enqueue(&ToRank::ReportOperations), "others are counted by number alone");
     }
 }

@@ -111,7 +111,7 @@ async fn attend_blindly(address: SocketAddr, number: u32, ranks: u32) -> Vec<Sen
     for (rank, sender) in (0..).zip(&senders) {
         let answer = v1::Answer { round: 1, seat: rank, ..Default::default() };
         let message = Some(v1::from_rank::Message::Answer(answer));
-        sender.send(v1::FromRank { message }).await.expect("the stream is open");
+        sender.send(v1::FromRank { tree: 0, message }).await.expect("the stream is open");
     }
     senders
 }
