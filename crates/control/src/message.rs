@@ -50,7 +50,7 @@ impl JobTree {
 
     /// The id of the tree. A job has at most [`TREES_MAX`] of them.
     pub fn id(self) -> JobId {
-        JobId(self.job.0 | (u64::from(self.tree) * TREE_IDS & TREE_BITS))
+        JobId(self.job.0 | ((u64::from(self.tree) * TREE_IDS) & TREE_BITS))
     }
 }
 
