@@ -188,6 +188,7 @@ fn a_session_of_four_threads_is_registered_and_counted_once() {
 
 // spec: F-04, E-03 sockets
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a rank aborts while another one waits")]
 fn an_abort_is_named_once_and_ends_all_threads() {
     let cluster = Cluster::on_cores(2, 0.0);
     let errors = std::thread::scope(|scope| {
