@@ -142,9 +142,9 @@ impl Stage {
                 }
                 attended.is_ok()
             }
-            Read::FromRank(message) => {
+            Read::FromRank(tree, message) => {
                 if let Some(link) = self.links.back() {
-                    self.registry.hear(self.now, *link, message);
+                    self.registry.hear(self.now, *link, tree, message);
                 }
                 true
             }
@@ -174,7 +174,9 @@ impl Stage {
     fn act(&mut self) {
         while let Some(action) = self.registry.poll() {
             match action {
-                Action::Tell { message, .. } => assert_same(&Read::ToRank(message)),
+                Action::Tell { tree, message, .. } => {
+                    assert_same(&Read::ToRank(tree, message));
+                }
                 Action::Close { link } => self.links.retain(|open| *open != link),
                 Action::Probe { switch } => {
                     let formats = BodyFormats::FLOAT_AND_FIXED;
@@ -221,8 +223,8 @@ fn assert_same(read: &Read) {
     let again = match read {
         Read::Registration(_) => inspection::registration(&written),
         Read::Registered(_) => inspection::registered(&written),
-        Read::Join(_) | Read::FromRank(_) => inspection::from_rank(&written),
-        Read::ToRank(_) => inspection::to_rank(&written),
+        Read::Join(_) | Read::FromRank(..) => inspection::from_rank(&written),
+        Read::ToRank(..) => inspection::to_rank(&written),
     };
     assert_eq!(again.map(|again| again.write()), Some(written));
 }

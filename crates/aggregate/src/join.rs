@@ -206,8 +206,8 @@ pub enum RegisterError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// No room.
-    #[error("{JOBS_MAX} jobs are registered, there is no room for another: end one")]
-    TooManyJobs,
+    #[error("{0} jobs are registered, there is no room for another: end one")]
+    TooManyJobs(usize),
     /// The id belongs to a job.
     #[error("{0:?} is registered: take another id, or end that job")]
     Taken(JobId),
@@ -293,14 +293,20 @@ pub enum JoinError {
 #[derive(Debug)]
 pub struct Registrar {
     rng: Rng,
+    jobs_max: usize,
     jobs: BTreeMap<JobId, Job>,
     instructions: VecDeque<Instruction>,
 }
 
 impl Registrar {
-    /// A registrar that draws the ids of jobs from `rng`.
+    /// A registrar that draws the ids of jobs from `rng`, with room for [`JOBS_MAX`].
     pub fn new(rng: Rng) -> Registrar {
-        Registrar { rng, jobs: BTreeMap::new(), instructions: VecDeque::new() }
+        Registrar::with_room(rng, JOBS_MAX)
+    }
+
+    /// A registrar with room for another number of jobs, for a caller that counts them itself.
+    pub fn with_room(rng: Rng, jobs_max: usize) -> Registrar {
+        Registrar { rng, jobs_max, jobs: BTreeMap::new(), instructions: VecDeque::new() }
     }
 
     /// Makes a job, whose workers may join from now on.
@@ -419,8 +425,8 @@ impl Registrar {
 
     fn check_new(&self, id: JobId, spec: JobSpec) -> Result<CheckedSpec, RegisterError> {
         let spec = spec.check()?;
-        if self.jobs.len() >= JOBS_MAX {
-            return Err(RegisterError::TooManyJobs);
+        if self.jobs.len() >= self.jobs_max {
+            return Err(RegisterError::TooManyJobs(self.jobs_max));
         }
         if self.jobs.contains_key(&id) { Err(RegisterError::Taken(id)) } else { Ok(spec) }
     }

@@ -40,8 +40,8 @@ pub(crate) enum TokenCommand {
 }
 
 const NEW_EXAMPLES: &str = "\
-The jobs of a token are a name, or a pattern with * for any characters. A name covers what is derived from it by a / or a #
-as well, as groups of PyTorch and sending threads are: resnet covers resnet/0 and resnet#1. Quote patterns for the shell.
+The jobs of a token are a name, or a pattern with * for any characters. A name covers what is derived from it by a / as
+well, as groups of PyTorch are: resnet covers resnet/0. Quote patterns for the shell.
 
 Examples:
   thalweg token new --secret-file /etc/thalweg/secret --job 'resnet-*' --ranks 64 --valid 24h --out alice.token

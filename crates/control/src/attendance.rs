@@ -1,5 +1,6 @@
 //! A rank's end of the control channel.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -30,16 +31,18 @@ pub struct AttendConfig {
     pub workers: u32,
     /// Which of them this is.
     pub rank: u32,
-    /// Where this rank's packets go.
+    /// Where the packets of the first sending thread go.
     pub node: NodeId,
+    /// Where those of further sending threads go: the rank can use as many and one, at most
+    /// [`TREES_MAX`](crate::TREES_MAX).
+    // spec: F-04
+    pub more_nodes: Vec<NodeId>,
     /// Tells this process from every other that ever was this rank: random.
     pub life: u64,
     /// Ranks that say the same can share memory.
     pub host: String,
     /// The switch of the rack, if there is one.
     pub switch: Option<NodeId>,
-    /// Most sending threads that the rank can use.
-    pub threads: u32,
     /// MTU of its interface. `None` for a rank that answers no probes.
     pub mtu_bytes: Option<u16>,
     /// Ticket of the process that had the rank, for one that takes its place. `None` in a new job.
@@ -60,7 +63,7 @@ pub enum AttendError {
     Thread(#[from] io::Error),
 }
 
-/// What a rank learns.
+/// What a rank learns. Reports, probes, set-ups and retirements are about one tree of the job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ControlEvent {
     /// The rank belongs to this process. Comes again after a reconnection.
@@ -143,15 +146,19 @@ pub enum ControlEvent {
     },
 }
 
-/// One rank's attendance of a job.
+/// The watermarks of the trees of a job, as far as they are known.
+pub(crate) type Watermarks = BTreeMap<u32, u64>;
+
+/// One rank's attendance of a job, for all of its sending threads.
 ///
-/// Events come from a thread of its own, in order; the function that takes them must not block. The
+/// Events come from a thread of its own, in order, each with the tree that it is about, which is the first one where it is
+/// about the job; the function that takes them must not block. The
 /// connection is looked for again whenever it breaks. Whoever drops it without
 /// [`leave`](Attendance::leave) is missed by the others, as if the process had died.
 #[derive(Debug)]
 pub struct Attendance {
-    commands: mpsc::UnboundedSender<FromRank>,
-    watermark: Arc<Mutex<Option<u64>>>,
+    commands: mpsc::UnboundedSender<(u32, FromRank)>,
+    watermarks: Arc<Mutex<Watermarks>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -159,33 +166,40 @@ impl Attendance {
     /// Attends in a thread of its own. Returns at once.
     pub fn start(
         config: AttendConfig,
-        events: impl FnMut(ControlEvent) + Send + 'static,
+        events: impl FnMut(u32, ControlEvent) + Send + 'static,
     ) -> Result<Attendance, AttendError> {
         let door = config.access.door()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (commands, commands_in) = mpsc::unbounded_channel();
-        let watermark = Arc::new(Mutex::new(None));
-        let remembered = Arc::clone(&watermark);
+        let watermarks = Arc::<Mutex<Watermarks>>::default();
+        let remembered = Arc::clone(&watermarks);
         let body = move || {
             let call = Call::new(config, door, commands_in, remembered, Box::new(events));
             runtime.block_on(call.run());
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name("thalweg-attend".into()).spawn(body)?;
-        Ok(Attendance { commands, watermark, thread: Some(thread) })
+        Ok(Attendance { commands, watermarks, thread: Some(thread) })
     }
 
-    /// Says something, without waiting. While the service is out of reach the last progress and a
-    /// failure are kept; the rest is lost, because the service asks again.
+    /// Says something about the job, or about its first tree, without waiting. While the service is out of reach the last
+    /// progress and a failure are kept; the rest is lost, because the service asks again.
     pub fn send(&self, said: FromRank) {
-        // Nobody is there to hear it after the end.
-        let _ = self.commands.send(said);
+        self.send_of(0, said);
     }
 
-    /// Keeps what to tell a service that lost its memory: all fragments below are complete here. To be
+    /// The same about a tree.
+    // spec: F-04
+    pub fn send_of(&self, tree: u32, said: FromRank) {
+        // Nobody is there to hear it after the end.
+        let _ = self.commands.send((tree, said));
+    }
+
+    /// Keeps what to tell a service that lost its memory: all fragments of a tree below are complete here. To be
     /// called once a set-up is adopted, and as the watermark grows.
-    pub fn set_watermark(&self, watermark: u64) {
-        *self.watermark.lock().unwrap_or_else(PoisonError::into_inner) = Some(watermark);
+    pub fn set_watermark(&self, tree: u32, watermark: u64) {
+        let mut watermarks = self.watermarks.lock().unwrap_or_else(PoisonError::into_inner);
+        watermarks.insert(tree, watermark);
     }
 
     /// Leaves for good, after this number of operations.

@@ -13,8 +13,8 @@ use thiserror::Error;
 
 use crate::clock::milliseconds;
 use crate::message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, Place, Progress, RankTicket, Resume, Stall,
-    Ticket, ToRank, Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, RankTicket, Resume,
+    Stall, TREES_MAX, Ticket, ToRank, Waits, Welcome,
 };
 use crate::proof::Proof;
 use crate::registry::Registration;
@@ -36,8 +36,8 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 pub(crate) enum StreamMessage {
     /// The first message.
     Join(Join),
-    /// Every other one.
-    Later(FromRank),
+    /// Every other one, with the tree of the job that it is about.
+    Later(u32, FromRank),
 }
 
 pub(crate) fn registration(request: v1::RegisterRequest) -> Result<Registration, Malformed> {
@@ -176,7 +176,8 @@ fn narrow(name: &'static str, value: u32) -> Result<u16, Malformed> {
 
 pub(crate) fn read_from_rank(message: v1::FromRank) -> Result<StreamMessage, Malformed> {
     use v1::from_rank::Message;
-    Ok(StreamMessage::Later(match message.message.ok_or(Malformed("message"))? {
+    let tree = tree(message.tree)?;
+    let said = match message.message.ok_or(Malformed("message"))? {
         Message::Join(join) => return Ok(StreamMessage::Join(from_join(join)?)),
         Message::Answer(v1::Answer { round, seat, watermark }) => {
             FromRank::Answer { round, seat, watermark }
@@ -201,10 +202,16 @@ pub(crate) fn read_from_rank(message: v1::FromRank) -> Result<StreamMessage, Mal
             FromRank::Operation { number, fingerprint }
         }
         Message::Leave(v1::Leave { operations }) => FromRank::Leave { operations },
-    }))
+    };
+    Ok(StreamMessage::Later(tree, said))
 }
 
-pub(crate) fn write_from_rank(said: &FromRank) -> v1::FromRank {
+/// The number of a tree.
+fn tree(number: u32) -> Result<u32, Malformed> {
+    if number < TREES_MAX { Ok(number) } else { Err(Malformed("tree")) }
+}
+
+pub(crate) fn write_from_rank(tree: u32, said: &FromRank) -> v1::FromRank {
     use v1::from_rank::Message;
     let message = match said.clone() {
         FromRank::Answer { round, seat, watermark } => {
@@ -237,7 +244,7 @@ pub(crate) fn write_from_rank(said: &FromRank) -> v1::FromRank {
         }),
         FromRank::Leave { operations } => Message::Leave(v1::Leave { operations }),
     };
-    v1::FromRank { message: Some(message) }
+    v1::FromRank { tree, message: Some(message) }
 }
 
 fn from_paths(paths: v1::Paths) -> Result<PathReport, Malformed> {
@@ -255,34 +262,38 @@ fn mtu(bytes: u32) -> Result<u16, Malformed> {
 }
 
 fn from_join(join: v1::Join) -> Result<Join, Malformed> {
-    let resume = join.resume.map(|resume| {
+    let resume = |resume| {
         let v1::Resume { round, watermark, fragment_values, span_fragments, sends_halves } = resume;
         let narrow = |name, value: Option<u32>| value.map(|value| narrow(name, value)).transpose();
         let fragment_values = narrow("fragment_values", fragment_values)?;
         let span_fragments = narrow("span_fragments", span_fragments)?;
         Ok(Resume { round, watermark, fragment_values, span_fragments, sends_halves })
-    });
+    };
+    // spec: E-12
+    if join.more_nodes.len() >= TREES_MAX as usize || join.resumes.len() > TREES_MAX as usize {
+        return Err(Malformed("more_nodes or resumes"));
+    }
     Ok(Join {
         job: JobId(join.job),
         rank: join.rank,
         process: Process { node: NodeId(join.node), life: join.life },
         host: join.host,
         switch: join.switch.map(NodeId),
-        resume: resume.transpose()?,
+        resumes: join.resumes.into_iter().map(resume).collect::<Result<_, Malformed>>()?,
         ticket: join.ticket.map(rank_ticket).transpose()?,
-        threads: join.threads.max(1),
+        more_nodes: join.more_nodes.into_iter().map(NodeId).collect(),
         mtu_bytes: Some(mtu(join.mtu_bytes)?).filter(|bytes| *bytes > 0),
     })
 }
 
 pub(crate) fn to_join(join: &Join) -> v1::FromRank {
-    let resume = join.resume.map(|resume| v1::Resume {
+    let resume = |resume: &Resume| v1::Resume {
         round: resume.round,
         watermark: resume.watermark,
         fragment_values: resume.fragment_values.map(u32::from),
         span_fragments: resume.span_fragments.map(u32::from),
         sends_halves: resume.sends_halves,
-    });
+    };
     let join = v1::Join {
         job: join.job.0,
         rank: join.rank,
@@ -290,17 +301,19 @@ pub(crate) fn to_join(join: &Join) -> v1::FromRank {
         host: join.host.clone(),
         life: join.process.life,
         switch: join.switch.map(|switch| switch.0),
-        resume,
+        resumes: join.resumes.iter().map(resume).collect(),
         ticket: join.ticket.as_ref().map(to_rank_ticket),
-        threads: join.threads,
+        more_nodes: join.more_nodes.iter().map(|node| node.0).collect(),
         mtu_bytes: join.mtu_bytes.unwrap_or(0).into(),
     };
-    v1::FromRank { message: Some(v1::from_rank::Message::Join(join)) }
+    v1::FromRank { tree: 0, message: Some(v1::from_rank::Message::Join(join)) }
 }
 
-pub(crate) fn read_to_rank(message: v1::ToRank) -> Result<ToRank, Malformed> {
+/// Reads a message to a rank, and the tree of the job that it is about.
+pub(crate) fn read_to_rank(message: v1::ToRank) -> Result<(u32, ToRank), Malformed> {
     use v1::to_rank::Message;
-    Ok(match message.message.ok_or(Malformed("message"))? {
+    let tree = tree(message.tree)?;
+    let told = match message.message.ok_or(Malformed("message"))? {
         Message::Welcome(welcome) => ToRank::Welcome(Arc::new(from_welcome(welcome)?)),
         Message::Waiting(v1::Waiting { missing }) => ToRank::Waiting { missing: missing.into() },
         Message::Report(v1::Report { round, seat }) => ToRank::Report { round, seat },
@@ -336,10 +349,11 @@ pub(crate) fn read_to_rank(message: v1::ToRank) -> Result<ToRank, Malformed> {
             let (operation, since) = (failed.operation, failed.since_ms.map(Span::from_ms));
             ToRank::Failed(Arc::new(Failure { operation, since, ..failure }))
         }
-    })
+    };
+    Ok((tree, told))
 }
 
-pub(crate) fn write_to_rank(told: &ToRank) -> v1::ToRank {
+pub(crate) fn write_to_rank(tree: u32, told: &ToRank) -> v1::ToRank {
     use v1::to_rank::Message;
     let message = match told {
         ToRank::Welcome(welcome) => Message::Welcome(to_welcome(welcome)),
@@ -378,7 +392,7 @@ pub(crate) fn write_to_rank(told: &ToRank) -> v1::ToRank {
             Message::Joined(v1::Joined { ticket: Some(to_rank_ticket(ticket)) })
         }
     };
-    v1::ToRank { message: Some(message) }
+    v1::ToRank { tree, message: Some(message) }
 }
 
 fn from_kind(kind: v1::FailureKind) -> FailureKind {
@@ -406,29 +420,44 @@ fn to_kind(kind: FailureKind) -> v1::FailureKind {
 fn from_welcome(welcome: v1::Welcome) -> Result<Welcome, Malformed> {
     let lanes = welcome.lane_keys.iter().map(|bytes| key("lane_keys", bytes));
     let lanes = lanes.collect::<Result<Vec<Key>, Malformed>>()?;
+    let (lane_keys, rest) = lanes.as_chunks::<LANES>();
+    let trees = lane_keys.len();
+    if !rest.is_empty() || !(1..=TREES_MAX as usize).contains(&trees) {
+        return Err(Malformed("lane_keys"));
+    }
+    if welcome.rounds.len() != trees {
+        return Err(Malformed("rounds"));
+    }
     let place = |place: v1::Place| Place {
         node: NodeId(place.node),
+        more_nodes: place.more_nodes.into_iter().map(NodeId).collect(),
         host: place.host,
-        threads: place.threads.max(1),
     };
+    let roster: Vec<Place> = welcome.roster.into_iter().map(place).collect();
+    if roster.iter().any(|place| place.more_nodes.len() + 1 != trees) {
+        return Err(Malformed("more_nodes"));
+    }
     Ok(Welcome {
         ticket: ticket(welcome.ticket.ok_or(Malformed("ticket"))?)?,
-        lane_keys: lanes.try_into().map_err(|_| Malformed("lane_keys"))?,
-        roster: welcome.roster.into_iter().map(place).collect(),
-        round: welcome.round,
+        lane_keys: lane_keys.to_vec(),
+        roster,
+        rounds: welcome.rounds,
         has_switch: welcome.has_switch,
         probes_paths: welcome.probes_paths,
     })
 }
 
 fn to_welcome(welcome: &Welcome) -> v1::Welcome {
-    let place =
-        |place: &Place| v1::Place { node: place.node.0, host: place.host, threads: place.threads };
+    let place = |place: &Place| v1::Place {
+        node: place.node.0,
+        more_nodes: place.more_nodes.iter().map(|node| node.0).collect(),
+        host: place.host,
+    };
     v1::Welcome {
         ticket: Some(to_ticket(&welcome.ticket)),
-        lane_keys: welcome.lane_keys.iter().map(|key| key.0.to_vec()).collect(),
+        lane_keys: welcome.lane_keys.iter().flatten().map(|key| key.0.to_vec()).collect(),
         roster: welcome.roster.iter().map(place).collect(),
-        round: welcome.round,
+        rounds: welcome.rounds.clone(),
         has_switch: welcome.has_switch,
         probes_paths: welcome.probes_paths,
     }

@@ -18,10 +18,10 @@ pub enum Read {
     Registered(JobId),
     /// The first message of a stream.
     Join(Join),
-    /// Every later message of a rank.
-    FromRank(FromRank),
-    /// A message to a rank.
-    ToRank(ToRank),
+    /// Every later message of a rank, and the tree of the job that it is about.
+    FromRank(u32, FromRank),
+    /// A message to a rank, likewise.
+    ToRank(u32, ToRank),
 }
 
 /// Reads a registration as a server does.
@@ -41,13 +41,14 @@ pub fn registered(bytes: &[u8]) -> Option<Read> {
 pub fn from_rank(bytes: &[u8]) -> Option<Read> {
     match convert::read_from_rank(v1::FromRank::decode(bytes).ok()?).ok()? {
         StreamMessage::Join(join) => Some(Read::Join(join)),
-        StreamMessage::Later(message) => Some(Read::FromRank(message)),
+        StreamMessage::Later(tree, message) => Some(Read::FromRank(tree, message)),
     }
 }
 
 /// Reads a message of a stream as a rank does.
 pub fn to_rank(bytes: &[u8]) -> Option<Read> {
-    convert::read_to_rank(v1::ToRank::decode(bytes).ok()?).ok().map(Read::ToRank)
+    let (tree, message) = convert::read_to_rank(v1::ToRank::decode(bytes).ok()?).ok()?;
+    Some(Read::ToRank(tree, message))
 }
 
 impl Read {
@@ -57,8 +58,10 @@ impl Read {
             Read::Registration(wanted) => convert::to_registration(wanted).encode_to_vec(),
             Read::Registered(job) => convert::to_registered(*job).encode_to_vec(),
             Read::Join(join) => convert::to_join(join).encode_to_vec(),
-            Read::FromRank(message) => convert::write_from_rank(message).encode_to_vec(),
-            Read::ToRank(message) => convert::write_to_rank(message).encode_to_vec(),
+            Read::FromRank(tree, message) => {
+                convert::write_from_rank(*tree, message).encode_to_vec()
+            }
+            Read::ToRank(tree, message) => convert::write_to_rank(*tree, message).encode_to_vec(),
         }
     }
 }

@@ -41,8 +41,8 @@ pub use budget::{Budgets, CallBudgets, CallRate, ConnectionBudgets, JobBudgets, 
 pub use caller::{Caller, Holder};
 pub use credentials::{Credentials, WallClock, since_1970_s};
 pub use message::{
-    Diagnosis, Failure, FailureKind, FromRank, Join, LANES, Place, Progress, RankTicket, Resume,
-    Stall, Ticket, ToRank, Waits, Welcome,
+    Diagnosis, Failure, FailureKind, FromRank, JobTree, Join, LANES, Place, Progress, RankTicket,
+    Resume, Stall, TREES_MAX, Ticket, ToRank, Waits, Welcome,
 };
 pub use plane::{Counters, DataPlane, Missing, MissingAnswer};
 pub use proof::{PROOF_BYTES, Proof};

@@ -13,15 +13,48 @@ use crate::proof::Proof;
 /// How many lanes a job has beside its own: the next ids are theirs.
 pub const LANES: usize = 5;
 
-/// The bits of an id that are zero in a job's own and tell its lanes apart: as many as the last lane needs.
-pub(crate) const LANE_BITS: u64 = (LANES as u64 + 1).next_power_of_two() - 1;
+/// Most trees of a job: one for each sending thread of a rank.
+// spec: F-04
+pub const TREES_MAX: u32 = 32;
 
-/// Returns whether an id is that of a lane, and not of a job.
-pub(crate) fn is_lane(id: JobId) -> bool {
-    id.0 & LANE_BITS != 0
+/// Number of ids of a tree: its own, and those of its lanes.
+const TREE_IDS: u64 = (LANES as u64 + 1).next_power_of_two();
+
+/// The bits of an id that are zero in a job's own and tell its trees and their lanes apart.
+const TREE_BITS: u64 = TREE_IDS * (TREES_MAX as u64).next_power_of_two() - 1;
+
+/// The job that has an id: that of one of its trees, of a lane, or its own.
+pub(crate) fn job_of(id: JobId) -> JobId {
+    JobId(id.0 & !TREE_BITS)
 }
 
-/// What a rank says.
+/// One tree of a job.
+///
+/// A job has a tree for every sending thread of its ranks. To packets, switches and servers each of them is a job: it has
+/// an id, keys, rounds, epochs and watermarks of its own, so that no thread waits for another. The first tree has the id of
+/// the job.
+// spec: F-04
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct JobTree {
+    /// The job.
+    pub job: JobId,
+    /// Number of the tree, from 0.
+    pub tree: u32,
+}
+
+impl JobTree {
+    /// The tree that has an id.
+    pub fn of(id: JobId) -> JobTree {
+        JobTree { job: job_of(id), tree: ((id.0 & TREE_BITS) / TREE_IDS) as u32 }
+    }
+
+    /// The id of the tree. A job has at most [`TREES_MAX`] of them.
+    pub fn id(self) -> JobId {
+        JobId(self.job.0 | ((u64::from(self.tree) * TREE_IDS) & TREE_BITS))
+    }
+}
+
+/// What a rank says. Answers, paths, progress and stalls are about one tree of the job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FromRank {
     /// The answer to a report. Only leaders are asked.
@@ -80,17 +113,25 @@ pub struct Join {
     pub host: String,
     /// The switch of its rack, if there is one.
     pub switch: Option<NodeId>,
-    /// What it knows of the job, if it has been in it.
-    pub resume: Option<Resume>,
+    /// What it knows of each tree of the job, if it has been in it.
+    pub resumes: Vec<Resume>,
     /// Ticket of the rank, if it has been taken before.
     pub ticket: Option<RankTicket>,
-    /// Most sending threads that it can use, at least 1.
-    pub threads: u32,
+    /// Nodes of its sending threads after the first one, whose node is the process's. Fewer than [`TREES_MAX`].
+    // spec: F-04
+    pub more_nodes: Vec<NodeId>,
     /// MTU of its interface. `None` for a rank that does not say it, and does not answer probes.
     pub mtu_bytes: Option<u16>,
 }
 
-/// What a process knows of a job, for a registrar that forgot it.
+impl Join {
+    /// Nodes of all its sending threads.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        std::iter::once(self.process.node).chain(self.more_nodes.iter().copied())
+    }
+}
+
+/// What a process knows of a tree of a job, for a registrar that forgot it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resume {
     /// The latest round that it has heard of; 0 for none.
@@ -108,7 +149,7 @@ pub struct Resume {
 /// How far a rank is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// The first operation that is not complete there.
+    /// The first operation that is not complete there. That of the first tree counts, for all threads together.
     pub operation: u64,
     /// The first fragment that is not complete there.
     pub fragment: u64,
@@ -136,7 +177,7 @@ pub enum Waits {
     Ranks(Vec<u32>),
 }
 
-/// What a rank is told.
+/// What a rank is told. Reports, probes, set-ups and retirements are about one tree of the job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ToRank {
     /// The rank belongs to the process now. The first message of a stream.
@@ -207,12 +248,12 @@ pub enum ToRank {
 pub struct Welcome {
     /// Proves membership to a registrar that has forgotten the job.
     pub ticket: Ticket,
-    /// The keys of the lanes from 1 on: the jobs with the next ids, in epoch 1.
-    pub lane_keys: [Key; LANES],
+    /// By tree, the keys of its lanes from 1 on: the ids after that of the tree, in epoch 1.
+    pub lane_keys: Vec<[Key; LANES]>,
     /// By rank.
     pub roster: Vec<Place>,
-    /// The round that the job is in.
-    pub round: u32,
+    /// The rounds that the trees are in.
+    pub rounds: Vec<u32>,
     /// True if a rank or the server names a switch. The same at all ranks, so that they choose alike.
     // spec: F-07
     pub has_switch: bool,
@@ -245,15 +286,30 @@ pub struct RankTicket {
 }
 
 /// Where a rank is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Its address.
+    /// Its address: that of its first sending thread.
     pub node: NodeId,
+    /// Addresses of its further sending threads: one for each tree of the job after the first.
+    pub more_nodes: Vec<NodeId>,
     /// Its host. Hosts are numbered in the order of their lowest ranks, their *leaders*; the number is
     /// also the leader's seat.
     pub host: u32,
-    /// Most sending threads that it can use, at least 1.
-    pub threads: u32,
+}
+
+impl Place {
+    /// Address of the sending thread of a tree.
+    pub fn node_of(&self, tree: u32) -> Option<NodeId> {
+        node_of(self.node, &self.more_nodes, tree)
+    }
+}
+
+/// Node of the sending thread of a tree, given that of the first one and the others.
+pub(crate) fn node_of(first: NodeId, more: &[NodeId], tree: u32) -> Option<NodeId> {
+    match tree.checked_sub(1) {
+        None => Some(first),
+        Some(at) => more.get(at as usize).copied(),
+    }
 }
 
 /// Why a job stalls.
@@ -310,15 +366,37 @@ impl Failure {
 }
 
 impl Welcome {
-    /// Number of sending threads of every rank: as many as all of them can use.
+    /// Number of trees of the job, and so of sending threads of every rank: as many as all of them can use, and one where
+    /// all ranks are on one host.
     // spec: F-04
-    pub fn threads(&self) -> u32 {
-        self.roster.iter().map(|place| place.threads).min().unwrap_or(1)
+    pub fn trees(&self) -> u32 {
+        self.lane_keys.len() as u32
     }
 
     /// Whether a rank leads its host: it holds the host's seat in the aggregation.
     pub fn is_leader(&self, rank: u32) -> bool {
         let host_of = |rank: u32| self.roster.get(rank as usize).map(|place| place.host);
         host_of(rank).is_some() && (0..rank).all(|lower| host_of(lower) != host_of(rank))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: F-04 machine
+    #[test]
+    fn every_tree_and_lane_has_an_id_of_its_own_that_names_its_job() {
+        let job = job_of(JobId(u64::MAX));
+        assert_eq!(JobTree { job, tree: 0 }.id(), job);
+        let mut ids = std::collections::BTreeSet::new();
+        for tree in 0..TREES_MAX {
+            let own = JobTree { job, tree };
+            for lane in 0..=LANES as u64 {
+                let id = JobId(own.id().0 + lane);
+                assert!(ids.insert(id), "{id:?} is there twice");
+                assert_eq!((JobTree::of(id), job_of(id)), (own, job));
+            }
+        }
     }
 }

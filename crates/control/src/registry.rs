@@ -5,6 +5,10 @@
 //! rank of each host. Only leaders take part in the aggregation; a
 //! [`Registrar`] sets it up among them.
 //!
+//! **A job has a tree for every sending thread of its ranks**: as many as all of them offer. Each tree is set up by itself, in
+//! rounds and epochs of its own, so that none waits for another. Everything else belongs to the job once: its registration,
+//! ranks, their processes and streams, what it is allowed, the operations of its ranks, and its end.
+//!
 //! **A job's life.** It is registered under a name, and gathers its ranks. When all are there they are
 //! welcomed, and the leaders are set up. When all have left it is forgotten. When it fails, everybody
 //! is told the same, and the name is free at once; who comes late is told too.
@@ -45,7 +49,9 @@ use crate::budget::JobBudgets;
 use crate::caller::{Caller, Holder};
 #[cfg(doc)]
 use crate::message::RankTicket;
-use crate::message::{Failure, FailureKind, FromRank, Join, LANE_BITS, Ticket, ToRank, is_lane};
+use crate::message::{
+    Failure, FailureKind, FromRank, JobTree, Join, TREES_MAX, Ticket, ToRank, job_of,
+};
 use crate::plane::Missing;
 use crate::proof::Prover;
 use crate::settings::Settings;
@@ -72,6 +78,7 @@ use ended::Ended;
 pub use ending::Ending;
 use job::{Attendee, Job};
 pub use refusal::Refusal;
+use stall::Fragment;
 use switches::Switches;
 pub use view::{JobSummary, Listing, View};
 
@@ -139,6 +146,8 @@ pub enum Action {
     Tell {
         /// On this stream.
         link: LinkId,
+        /// The tree of the job that the message is about; the first one where it is about the job.
+        tree: u32,
         /// This.
         message: ToRank,
     },
@@ -152,14 +161,14 @@ pub enum Action {
         /// This one.
         setup: Arc<Setup>,
     },
-    /// The server forgets a job.
+    /// The server forgets a tree of a job.
     Retire {
-        /// This one.
+        /// The id of the tree.
         job: JobId,
     },
     /// Ask the server who has not contributed. Answered by [`Registry::explain`].
     AskMissing {
-        /// To this job.
+        /// To the tree with this id.
         job: JobId,
         /// To this fragment.
         sequence: u64,
@@ -223,7 +232,9 @@ impl Registry {
             prover: Prover::new(&config.secrets.all().collect::<Vec<_>>()),
             secrets: config.secrets,
             budgets: config.budgets,
-            registrar: Registrar::new(rng.stream("registrar")),
+            // A tenant's trees are limited by its jobs and their memory, and take no room of another's jobs.
+            // spec: E-12, F-04
+            registrar: Registrar::with_room(rng.stream("registrar"), JOBS_MAX * TREES_MAX as usize),
             rng: rng.stream("jobs"),
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -264,7 +275,7 @@ impl Registry {
             return self.register_new(now, caller, wanted);
         };
         let proven = self.prover.verify(&ticket);
-        if is_lane(ticket.job) || proven.is_none() {
+        if job_of(ticket.job) != ticket.job || proven.is_none() {
             return Err(Refusal::Ticket);
         }
         // A job lives on with the secret that it began with.
@@ -294,7 +305,7 @@ impl Registry {
         if let Some(failed) = self.ended.failed(join.job) {
             caller.check(&failed.name, 0)?;
             let message = ToRank::Failed(Arc::clone(&failed.failure));
-            self.actions.extend([Action::Tell { link, message }, Action::Close { link }]);
+            self.actions.extend([Action::Tell { link, tree: 0, message }, Action::Close { link }]);
             return Ok(());
         }
         if self.ended.has(join.job) {
@@ -311,27 +322,32 @@ impl Registry {
             self.succeed(id, rank, &before);
         }
         let message = ToRank::Joined { ticket: self.prover.rank_ticket(id, rank, process) };
-        self.actions.push_back(Action::Tell { link, message });
+        self.actions.push_back(Action::Tell { link, tree: 0, message });
         self.welcome(now, id, rank)
     }
 
-    /// A rank says something.
-    pub fn hear(&mut self, now: Time, link: LinkId, said: FromRank) {
+    /// A rank says something, about a tree of its job or about the job.
+    pub fn hear(&mut self, now: Time, link: LinkId, tree: u32, said: FromRank) {
         let Some(&(id, rank)) = self.links.get(&link) else { return };
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let Some(attendee) = job.ranks.get_mut(&rank) else { return };
         attendee.heard = now;
+        // spec: F-04
+        if job.trees.len() <= tree as usize {
+            return;
+        }
+        let at = JobTree { job: id, tree };
         match said {
-            FromRank::Paths { round, report } => self.note_paths((id, rank), round, report),
+            FromRank::Paths { round, report } => self.note_paths(at, rank, round, report),
             FromRank::Answer { round, seat, watermark } => {
-                self.answer(now, (id, rank), round, seat, watermark);
+                self.answer(now, (at, rank), round, seat, watermark);
             }
             FromRank::Progress(progress) => {
-                attendee.progress = Some((now, progress));
-                job.stalls.progress(rank, &progress);
+                attendee.progress.insert(tree, (now, progress));
+                job.stalls.progress((rank, tree), &progress);
             }
             FromRank::Stalled(stall) => {
-                job.note_stall(now, rank, stall);
+                job.note_stall(now, (rank, tree), stall);
                 self.investigate(now, id);
             }
             FromRank::Failing(failure) => {
@@ -353,11 +369,11 @@ impl Registry {
         }
     }
 
-    /// The server has contributions to different operations of a job. It knows their digests alone, so all ranks
-    /// report what they have called.
+    /// The server has contributions to different operations of a job, in the tree with this id. It knows their digests
+    /// alone, so all ranks report what they have called.
     // spec: E-11
-    pub fn compare_operations(&mut self, job: JobId) {
-        let Some(job) = self.jobs.get(&job) else { return };
+    pub fn compare_operations(&mut self, tree: JobId) {
+        let Some(job) = self.jobs.get(&job_of(tree)) else { return };
         let text = format!("job {:?}: ranks call different operations and report them", job.name);
         self.actions.push_back(Action::Note(text));
         self.actions.extend(job.tell_all(&ToRank::ReportOperations));
@@ -375,10 +391,11 @@ impl Registry {
         }
     }
 
-    /// The server says who has not contributed to a fragment.
-    pub fn explain(&mut self, now: Time, job: JobId, sequence: u64, missing: Missing) {
+    /// The server says who has not contributed to a fragment of the tree with this id.
+    pub fn explain(&mut self, now: Time, tree: JobId, sequence: u64, missing: Missing) {
+        let JobTree { job, tree } = JobTree::of(tree);
         let Some(found) = self.jobs.get_mut(&job) else { return };
-        found.stalls.answer(sequence, missing);
+        found.stalls.answer(Fragment { tree, sequence }, missing);
         self.diagnose(now, job);
     }
 
@@ -415,9 +432,9 @@ impl Registry {
             let (id, failure) = (job.id, failing::restarted(job));
             self.fail(now, id, failure);
         }
-        let mut id = JobId(self.rng.bits() & !LANE_BITS);
+        let mut id = job_of(JobId(self.rng.bits()));
         while self.jobs.contains_key(&id) || self.ended.has(id) {
-            id = JobId(self.rng.bits() & !LANE_BITS);
+            id = job_of(JobId(self.rng.bits()));
         }
         self.insert(now, caller, id, wanted, false)
     }
@@ -499,19 +516,25 @@ impl Registry {
         job.check_join(now, join, &self.cluster, is_proven)
     }
 
-    /// Checks that a rank is where a rank can be, and names a switch where a switch can be.
+    /// Checks that all threads of a rank are where a rank can be, and that it names a switch where a switch can be.
     fn check_nodes(&self, join: &Join) -> Result<(), Refusal> {
-        let (node, address) = (join.process.node, self.cluster.address(join.process.node));
-        if !is_node(node) {
-            return Err(Refusal::Node { what: "rank", address });
-        }
-        if self.cluster.is_server(node) {
-            return Err(Refusal::ServersNode { address });
-        }
-        // Only what has answered a probe is a switch: anybody can name the place of another.
-        let is_switch = self.cluster.switch == Some(node) || self.switches.limits(node).is_some();
-        if is_switch || join.switch == Some(node) {
-            return Err(Refusal::SwitchsNode { address });
+        for (at, node) in join.nodes().enumerate() {
+            let address = self.cluster.address(node);
+            if !is_node(node) {
+                return Err(Refusal::Node { what: "rank", address });
+            }
+            if self.cluster.is_server(node) {
+                return Err(Refusal::ServersNode { address });
+            }
+            // Only what has answered a probe is a switch: anybody can name the place of another.
+            let limits = self.switches.limits(node);
+            if self.cluster.switch == Some(node) || limits.is_some() || join.switch == Some(node) {
+                return Err(Refusal::SwitchsNode { address });
+            }
+            // spec: F-04
+            if join.nodes().take(at).any(|before| before == node) {
+                return Err(Refusal::SameNode { address, rank: join.rank });
+            }
         }
         match join.switch.filter(|switch| !is_node(*switch)) {
             Some(switch) => {
@@ -533,9 +556,11 @@ impl Registry {
         }
         job.welcome = None;
         if job.seat_of(rank).is_some() {
-            let lost = Message::Lost { job: id, process: before.process };
-            // It may have had no seat yet; then nothing is lost.
-            let _ = self.registrar.handle(lost);
+            for at in job.all_trees() {
+                let Some(process) = before.process_in(at.tree) else { continue };
+                // It may have had no seat yet; then nothing is lost.
+                let _ = self.registrar.handle(Message::Lost { job: at.id(), process });
+            }
         }
         let name = explain::name_of(&self.cluster, job, rank);
         let text = format!("job {:?}: {name} is another process than before", job.name);
@@ -553,20 +578,26 @@ impl Registry {
                 self.fail_job(now, id, text);
                 return Ok(());
             }
-            let round = self.registrar.round(id).unwrap_or(0);
             let job = find(&mut self.jobs, id)?;
+            let rounds = job.all_trees().map(|at| self.registrar.round(at.id()).unwrap_or(0));
+            let rounds = rounds.collect();
             let ticket = self.prover.ticket(id, job.settings.parameters.generation);
-            job.invite(&self.secrets, (ticket, round), self.cluster.switch);
+            job.invite(&self.secrets, (ticket, rounds), self.cluster.switch);
         }
         let job = find(&mut self.jobs, id)?;
         match &job.welcome {
             Some(welcome) if is_back => {
                 let message = ToRank::Welcome(Arc::clone(welcome));
                 let own = job.ranks.get(&rank).and_then(|rank| rank.mtu_bytes);
-                let mtu = job.plan.mtu.filter(|_| welcome.probes_paths).zip(own);
-                let mtu = mtu.map(|(mtu, own)| ToRank::PathMtu { mtu_bytes: mtu.min(own) });
-                let messages = std::iter::once(message).chain(mtu).chain(job.departures());
-                self.actions.extend(messages.filter_map(|message| job.tell(rank, message)));
+                let mtu = |at: JobTree| {
+                    let mtu = job.plan(at.tree)?.mtu.filter(|_| welcome.probes_paths);
+                    let mtu_bytes = mtu?.min(own?);
+                    job.tell_of(at.tree, rank, ToRank::PathMtu { mtu_bytes })
+                };
+                self.actions.extend(job.tell(rank, message));
+                self.actions.extend(job.all_trees().filter_map(mtu));
+                let departures = job.departures();
+                self.actions.extend(departures.filter_map(|message| job.tell(rank, message)));
             }
             Some(welcome) => {
                 let message = ToRank::Welcome(Arc::clone(welcome));
@@ -577,7 +608,7 @@ impl Registry {
                 self.actions.extend(job.tell(rank, ToRank::Waiting { missing }));
             }
         }
-        self.set_up(now, id, if is_back { Some(rank) } else { None });
+        self.set_up_all(now, id, if is_back { Some(rank) } else { None });
         Ok(())
     }
 
@@ -594,14 +625,19 @@ impl Registry {
             self.note(text);
             return self.forget(id);
         }
-        self.answer_for_departed(now, id, rank);
+        for at in job.all_trees() {
+            self.answer_for_departed(now, at, rank);
+        }
     }
 
     // spec: T-07
     fn investigate(&mut self, now: Time, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         match job.stalls.question(now) {
-            Some(sequence) => self.actions.push_back(Action::AskMissing { job: id, sequence }),
+            Some(Fragment { tree, sequence }) => {
+                let job = JobTree { job: id, tree }.id();
+                self.actions.push_back(Action::AskMissing { job, sequence });
+            }
             None => self.diagnose(now, id),
         }
     }
@@ -632,8 +668,10 @@ impl Registry {
             self.links.remove(&link);
             self.actions.push_back(Action::Close { link });
         }
-        // It is there only once the job was gathered.
-        let _ = self.registrar.end(id);
+        for at in job.all_trees() {
+            // It is there only once the job was gathered.
+            let _ = self.registrar.end(at.id());
+        }
         self.obey();
     }
 

@@ -56,8 +56,8 @@ pub enum Role {
     Operator,
 }
 
-/// Names of jobs: literal, with `*` for any characters. A name that it covers is covered with everything after a `/` or a
-/// `#` as well, which is how groups and sending threads of a job are named.
+/// Names of jobs: literal, with `*` for any characters. A name that it covers is covered with everything after a `/` as
+/// well, which is how groups of a job are named.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern(String);
 
@@ -212,7 +212,7 @@ impl Pattern {
             if pattern.get(from) == Some(&b'*') {
                 from += 1;
                 star = Some((from, at));
-            } else if from == pattern.len() && matches!(name.get(at), None | Some(b'/' | b'#')) {
+            } else if from == pattern.len() && matches!(name.get(at), None | Some(b'/')) {
                 return true;
             } else if at < name.len() && pattern.get(from) == Some(&name[at]) {
                 (at, from) = (at + 1, from + 1);

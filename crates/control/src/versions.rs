@@ -8,11 +8,12 @@ use thiserror::Error;
 
 use crate::v1;
 
-/// Version of the messages of the control channel. 2: credentials are tokens, ranks have tickets, versions are sent.
-pub const CONTROL_VERSION: u32 = 2;
+/// Version of the messages of the control channel. 2: credentials are tokens, ranks have tickets, versions are sent. 3: a job
+/// has a tree for each sending thread of its ranks.
+pub const CONTROL_VERSION: u32 = 3;
 
 /// Oldest version of the control channel that is still understood.
-pub const CONTROL_OLDEST: u32 = 2;
+pub const CONTROL_OLDEST: u32 = 3;
 
 /// Versions that a program understands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,7 +24,7 @@ use thalweg_net::{Driver, DriverError, Waker};
 use thalweg_stack::{Event, TrainingHost};
 
 pub(crate) use command::{Command, Sum, Summed};
-pub(crate) use comparison::HostOperation;
+pub(crate) use comparison::{JointOperation, OpenPart};
 pub(crate) use departure::Leaving;
 pub(crate) use membership::Joined;
 
@@ -111,10 +111,12 @@ pub(crate) struct Shared {
     pub cancel: Cancel,
 }
 
-/// Identity of a rank.
+/// Identity of a sending thread of a rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub rank: u32,
+    /// Number of the thread, and of its tree of the job. The first one speaks for the rank.
+    pub thread: u32,
     pub node: NodeId,
     /// The switch of its rack, if it names one.
     pub switch: Option<NodeId>,
@@ -341,7 +343,7 @@ impl Engine {
 
     fn say(&self, message: FromRank) {
         if let Some(control) = &*lock(&self.control) {
-            control.send(message);
+            control.send_of(self.identity.thread, message);
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) enum Note {
     WithoutSwitch { epoch: u32 },
     /// A setting was given that has no effect.
     Unused { setting: &'static str },
+    /// The rank finds ports for this number of sending threads only, and why.
+    FewerThreads { threads: u32, reason: String },
     /// An operation does not progress, and why. The ranks are all that it waits for, where that is known.
     Stalled { text: String, ranks: Vec<u32> },
     /// The agent of the host ended, or is silent. The job goes on, and sends at once.
@@ -78,6 +80,10 @@ impl Notes {
             Note::Unused { setting } => warn!(
                 target: SESSION, job = %job, rank, event = "unused", setting,
                 "{setting} has no effect at a rank: switches say this themselves"
+            ),
+            Note::FewerThreads { threads, reason } => warn!(
+                target: SESSION, job = %job, rank, event = "fewer_threads", threads,
+                "the rank offers {threads} sending threads: {reason}"
             ),
             Note::Stalled { text, ranks } => {
                 warn!(target: SESSION, job = %job, rank, event = "stalled", ranks = ?ranks, "{text}");

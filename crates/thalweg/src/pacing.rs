@@ -52,7 +52,7 @@ impl Rein {
     /// as one flow: to the switch, or to the server where there is none.
     pub(crate) fn join<M: Reports>(
         config: &SessionConfig,
-        job: &str,
+        thread: u32,
         server: SocketAddr,
         driver: &mut Driver<M>,
     ) -> Result<Option<Rein>, Error> {
@@ -78,8 +78,9 @@ impl Rein {
             }
             waker.wake();
         };
-        // Ranks of one host are told apart; those that share memory have one that sends.
-        let name = format!("{job}/{}", config.rank);
+        // Ranks of one host are told apart, and so are their threads; those that share memory have one that sends.
+        let thread = if thread == 0 { String::new() } else { format!("#{thread}") };
+        let name = format!("{}{thread}/{}", config.job, config.rank);
         let link = AgentLink::join(agent, &name, hear).map_err(wrong)?;
         let (volume, relation, others) = (None, Default::default(), Vec::new());
         let flow = FromJob::Flow { flow: FLOW, to, volume, relation, others };

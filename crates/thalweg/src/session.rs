@@ -8,7 +8,9 @@ mod lent;
 mod memory;
 mod missing;
 mod options;
+mod ports;
 mod reduce;
+mod route;
 mod spread;
 mod team;
 

@@ -132,7 +132,7 @@ fn every_job_has_an_id_of_its_own_and_there_is_an_end_of_them() {
     let mut registrar = Registrar::new(Rng::new(1));
     let spec = || JobSpec::new(1, vec![SERVER]);
     let mut ids: Vec<JobId> = (0..JOBS_MAX).map(|_| registrar.register(spec()).unwrap()).collect();
-    assert_eq!(registrar.register(spec()), Err(RegisterError::TooManyJobs));
+    assert_eq!(registrar.register(spec()), Err(RegisterError::TooManyJobs(JOBS_MAX)));
     let first = ids[0];
     ids.sort_unstable();
     ids.dedup();

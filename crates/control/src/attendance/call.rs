@@ -12,7 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
 use super::rounds::Rounds;
-use super::{AttendConfig, ControlEvent};
+use super::{AttendConfig, ControlEvent, Watermarks};
 use crate::access::{Door, chain};
 use crate::clock::{Clock, milliseconds};
 use crate::connection::Watch;
@@ -52,9 +52,9 @@ const QUEUE_MESSAGES: usize = 1_024;
 pub(super) struct Call {
     config: AttendConfig,
     door: Door,
-    commands: mpsc::UnboundedReceiver<FromRank>,
-    watermark: Arc<Mutex<Option<u64>>>,
-    events: Box<dyn FnMut(ControlEvent) + Send>,
+    commands: mpsc::UnboundedReceiver<(u32, FromRank)>,
+    watermarks: Arc<Mutex<Watermarks>>,
+    events: Box<dyn FnMut(u32, ControlEvent) + Send>,
     clock: Clock,
     /// The job as last registered.
     job: Option<JobId>,
@@ -62,8 +62,9 @@ pub(super) struct Call {
     ticket: Option<Ticket>,
     /// Of the rank, in the last jobs that it has joined: the members of an earlier one may come back.
     rank_tickets: Vec<RankTicket>,
-    rounds: Rounds,
-    /// What the application last said, and when.
+    /// By tree.
+    rounds: Vec<Rounds>,
+    /// What the first thread of the application last said, and when.
     progress: (Time, Progress),
     /// Message that ends the job, until the service knows.
     failing: Option<FromRank>,
@@ -94,9 +95,9 @@ impl Call {
     pub(super) fn new(
         config: AttendConfig,
         door: Door,
-        commands: mpsc::UnboundedReceiver<FromRank>,
-        watermark: Arc<Mutex<Option<u64>>>,
-        events: Box<dyn FnMut(ControlEvent) + Send>,
+        commands: mpsc::UnboundedReceiver<(u32, FromRank)>,
+        watermarks: Arc<Mutex<Watermarks>>,
+        events: Box<dyn FnMut(u32, ControlEvent) + Send>,
     ) -> Call {
         let clock = Clock::start();
         Call {
@@ -104,12 +105,12 @@ impl Call {
             config,
             door,
             commands,
-            watermark,
+            watermarks,
             events,
             clock,
             job: None,
             ticket: None,
-            rounds: Rounds::default(),
+            rounds: Vec::new(),
             progress: (clock.now(), Progress::default()),
             failing: None,
             leaving: None,
@@ -130,7 +131,7 @@ impl Call {
             let text = match end {
                 End::Over => return,
                 End::Refused(text) => {
-                    return (self.events)(ControlEvent::GaveUp { text, is_refused: true });
+                    return self.report(ControlEvent::GaveUp { text, is_refused: true });
                 }
                 End::Silent(silence) => {
                     away = Time::from_ps(away.as_ps().saturating_sub(silence.as_ps()));
@@ -163,14 +164,28 @@ impl Call {
             let (endpoint, seconds) = (&self.config.access.endpoint, since.as_s_f64());
             let text =
                 format!("no connection to the server at {endpoint} for {seconds:.1} s: {text}");
-            (self.events)(ControlEvent::GaveUp { text, is_refused: false });
+            self.report(ControlEvent::GaveUp { text, is_refused: false });
             return true;
         }
         if told.is_none_or(|told| now.since(told) >= TOLD_EVERY) {
             *told = Some(now);
-            (self.events)(ControlEvent::Disconnected { since, text });
+            self.report(ControlEvent::Disconnected { since, text });
         }
         false
+    }
+
+    /// The rounds of a tree. Messages have at most as many trees as there can be.
+    fn rounds_of(&mut self, tree: u32) -> &mut Rounds {
+        let at = tree as usize;
+        if self.rounds.len() <= at {
+            self.rounds.resize(at + 1, Rounds::default());
+        }
+        &mut self.rounds[at]
+    }
+
+    /// Tells the application something about the job.
+    fn report(&mut self, event: ControlEvent) {
+        (self.events)(0, event);
     }
 
     /// Waits a little. Whether that is all there is to do.
@@ -187,19 +202,24 @@ impl Call {
     }
 
     /// Keeps what has to be said later. Whether there is nobody left who would say it.
-    fn keep(&mut self, command: Option<FromRank>) -> bool {
-        match command {
-            None => return true,
-            Some(FromRank::Progress(progress)) => self.progress = (self.clock.now(), progress),
-            Some(end @ (FromRank::Failing(_) | FromRank::Aborting { .. })) => {
+    fn keep(&mut self, command: Option<(u32, FromRank)>) -> bool {
+        let Some((tree, said)) = command else { return true };
+        match said {
+            FromRank::Progress(progress) if tree == 0 => {
+                self.progress = (self.clock.now(), progress);
+            }
+            end @ (FromRank::Failing(_) | FromRank::Aborting { .. }) => {
                 self.failing.get_or_insert(end);
             }
-            Some(FromRank::Leave { operations }) => {
+            FromRank::Leave { operations } => {
                 self.leaving = Some((operations, self.clock.now() + LEAVE_WITHIN));
             }
-            Some(FromRank::Answer { round, .. }) => self.rounds.answer(round),
+            FromRank::Answer { round, .. } => self.rounds_of(tree).answer(round),
             // They are repeated.
-            Some(FromRank::Stalled(_) | FromRank::Operation { .. } | FromRank::Paths { .. }) => {}
+            FromRank::Progress(_)
+            | FromRank::Stalled(_)
+            | FromRank::Operation { .. }
+            | FromRank::Paths { .. } => {}
         }
         false
     }
@@ -230,7 +250,7 @@ impl Call {
         let (job, line) = result?;
         line.watch.set_failure_after(self.config.settings.failure_after);
         if self.job.replace(job) != Some(job) {
-            self.rounds = Rounds::default();
+            self.rounds.clear();
         }
         Ok(line)
     }
@@ -245,7 +265,10 @@ impl Call {
     }
 
     fn join(&self) -> Join {
-        let watermark = *self.watermark.lock().unwrap_or_else(PoisonError::into_inner);
+        let watermarks = self.watermarks.lock().unwrap_or_else(PoisonError::into_inner);
+        let resume = |(tree, rounds): (u32, &Rounds)| rounds.resume(watermarks.get(&tree).copied());
+        // A welcome has named the rounds of all trees.
+        let resumes = self.ticket.map(|_| (0..).zip(&self.rounds).map(resume).collect());
         Join {
             // Filled in when the job is registered.
             job: JobId::default(),
@@ -253,9 +276,9 @@ impl Call {
             process: Process { node: self.config.node, life: self.config.life },
             host: self.config.host.clone(),
             switch: self.config.switch,
-            resume: self.ticket.map(|_| self.rounds.resume(watermark)),
+            resumes: resumes.unwrap_or_default(),
             ticket: None,
-            threads: self.config.threads,
+            more_nodes: self.config.more_nodes.clone(),
             mtu_bytes: self.config.mtu_bytes,
         }
     }
@@ -286,7 +309,7 @@ impl Call {
                 command = self.commands.recv() => match command {
                     // The application is gone; the service will notice.
                     None => Some(End::Over),
-                    Some(said) => self.say(line, said),
+                    Some((tree, said)) => self.say(line, tree, said),
                 },
                 _ = heartbeat.tick() => self.beat(line),
             };
@@ -309,14 +332,14 @@ impl Call {
 
     /// Says what was kept while nobody heard it.
     fn catch_up(&mut self, line: &Line) -> Option<End> {
-        let failing = self.failing.as_ref().map(|failing| line.say(failing));
+        let failing = self.failing.as_ref().map(|failing| line.say(0, failing));
         let leaving = self.leaving.map(|(operations, _)| FromRank::Leave { operations });
-        failing.or_else(|| leaving.map(|leaving| line.say(&leaving))).flatten()
+        failing.or_else(|| leaving.map(|leaving| line.say(0, &leaving))).flatten()
     }
 
-    fn say(&mut self, line: &Line, said: FromRank) -> Option<End> {
-        let end = line.say(&said);
-        self.keep(Some(said));
+    fn say(&mut self, line: &Line, tree: u32, said: FromRank) -> Option<End> {
+        let end = line.say(tree, &said);
+        self.keep(Some((tree, said)));
         end
     }
 
@@ -330,7 +353,7 @@ impl Call {
         }
         let (at, progress) = self.progress;
         let since = progress.since + self.clock.now().since(at);
-        line.say(&FromRank::Progress(Progress { since, ..progress }))
+        line.say(0, &FromRank::Progress(Progress { since, ..progress }))
     }
 
     fn hear(&mut self, message: Result<Option<v1::ToRank>, Status>) -> Option<End> {
@@ -339,11 +362,16 @@ impl Call {
             Ok(None) => return Some(End::Broken("the server ended the stream".into())),
             Err(status) => return Some(ended(&status)),
         };
-        let told = match told {
+        let (tree, told) = match told {
             Ok(told) => told,
             Err(error) => return Some(End::Refused(format!("the server: {error}"))),
         };
-        if !self.rounds.admit(&told) {
+        if let ToRank::Welcome(welcome) = &told {
+            for (tree, round) in (0..).zip(&welcome.rounds) {
+                self.rounds_of(tree).hear(*round);
+            }
+        }
+        if !self.rounds_of(tree).admit(&told) {
             return None;
         }
         let event = match told {
@@ -369,19 +397,19 @@ impl Call {
             ToRank::ReportOperations => ControlEvent::ReportOperations,
             ToRank::Left { rank, operations } => ControlEvent::Left { rank, operations },
             ToRank::Failed(failure) => {
-                (self.events)(ControlEvent::Failed(failure));
+                self.report(ControlEvent::Failed(failure));
                 return Some(End::Over);
             }
         };
-        (self.events)(event);
+        (self.events)(tree, event);
         None
     }
 }
 
 impl Line {
     /// Says something without waiting.
-    fn say(&self, said: &FromRank) -> Option<End> {
-        let sent = self.outbound.try_send(convert::write_from_rank(said));
+    fn say(&self, tree: u32, said: &FromRank) -> Option<End> {
+        let sent = self.outbound.try_send(convert::write_from_rank(tree, said));
         sent.is_err().then(|| End::Broken("the server does not listen".into()))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::message::{Resume, ToRank};
 
-/// The rounds of a job that this rank knows.
+/// The rounds of a tree of a job that this rank knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rounds {
     /// The latest of all.
@@ -24,7 +24,12 @@ impl Rounds {
         self.heard = self.heard.max(round);
     }
 
-    /// Whether a message is to be passed on. A report may come again until its round has ended; a
+    /// Notes the round that the tree is in, as a welcome says.
+    pub(crate) fn hear(&mut self, round: u32) {
+        self.heard = self.heard.max(round);
+    }
+
+    /// Whether a message about the tree is to be passed on. A report may come again until its round has ended; a
     /// set-up counts once, and only if it was answered for.
     pub(crate) fn admit(&mut self, told: &ToRank) -> bool {
         match told {
@@ -38,10 +43,6 @@ impl Rounds {
                     self.sends_halves = Some(!setup.parameters.widens_halves);
                 }
                 is_news
-            }
-            ToRank::Welcome(welcome) => {
-                self.heard = self.heard.max(welcome.round);
-                true
             }
             _ => true,
         }

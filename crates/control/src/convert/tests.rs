@@ -56,10 +56,10 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
     let key = |byte: u8| Key([byte; 16]);
     let ticket = Ticket { job: JobId(4), proof: Proof([1; 32]) };
     let roster = vec![
-        Place { node: NodeId(7), host: 0, threads: 4 },
-        Place { node: NodeId(8), host: 1, threads: 2 },
+        Place { node: NodeId(7), more_nodes: vec![NodeId(9)], host: 0 },
+        Place { node: NodeId(8), more_nodes: vec![NodeId(10)], host: 1 },
     ];
-    let lane_keys = [2, 3, 4, 5, 6].map(key);
+    let lane_keys = vec![[2, 3, 4, 5, 6].map(key), [7, 8, 9, 10, 11].map(key)];
     let diagnosis = Diagnosis {
         text: "why".into(),
         culprits: vec![3],
@@ -71,7 +71,7 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
             ticket,
             lane_keys,
             roster,
-            round: 6,
+            rounds: vec![6, 0],
             has_switch: true,
             probes_paths: true,
         })),
@@ -94,8 +94,8 @@ fn whatever_a_rank_is_told_arrives_as_it_was() {
         ToRank::Left { rank: 2, operations: 9 },
         ToRank::Joined { ticket: rank_ticket_of_another() },
     ];
-    for message in messages {
-        assert_eq!(read_to_rank(write_to_rank(&message)), Ok(message));
+    for (tree, message) in (0..).zip(messages) {
+        assert_eq!(read_to_rank(write_to_rank(tree, &message)), Ok((tree, message)));
     }
 }
 
@@ -127,16 +127,17 @@ fn whatever_a_rank_says_arrives_as_it_was() {
         FromRank::Operation { number: 7, fingerprint: Fingerprint::of_sum(Element::F32, 704) },
         FromRank::Leave { operations: 12 },
     ];
-    for message in messages {
-        assert_eq!(read_from_rank(write_from_rank(&message)), Ok(StreamMessage::Later(message)));
+    for (tree, message) in (0..).zip(messages) {
+        let read = read_from_rank(write_from_rank(tree, &message));
+        assert_eq!(read, Ok(StreamMessage::Later(tree, message)));
     }
-    let resume = Some(Resume {
+    let resume = Resume {
         round: 2,
         watermark: None,
         fragment_values: Some(62),
         span_fragments: Some(99),
         sends_halves: Some(true),
-    });
+    };
     let process = Process { node: NodeId(u32::MAX), life: u64::MAX };
     let (switch, ticket) = (Some(NodeId(0)), Some(rank_ticket_of_another()));
     let join = Join {
@@ -145,14 +146,14 @@ fn whatever_a_rank_says_arrives_as_it_was() {
         process,
         host: "a".into(),
         switch,
-        resume,
+        resumes: vec![resume, Resume { round: 9, ..resume }],
         ticket,
-        threads: 3,
+        more_nodes: vec![NodeId(16), NodeId(0)],
         mtu_bytes: Some(9_000),
     };
     let mut messages = [to_join(&join), to_join(&join)];
     if let Some(v1::from_rank::Message::Join(long)) = &mut messages[1].message {
-        long.resume.as_mut().unwrap().fragment_values = Some(65_536);
+        long.resumes[1].fragment_values = Some(65_536);
     }
     let expected = [Ok(StreamMessage::Join(join)), Err(Malformed("fragment_values"))];
     assert_eq!(messages.map(read_from_rank), expected);
@@ -190,23 +191,26 @@ fn what_ranks_say_of_switches_has_no_effect() {
 
 #[test]
 fn nonsense_is_refused() {
-    assert_eq!(read_from_rank(v1::FromRank { message: None }), Err(Malformed("message")));
+    assert_eq!(read_from_rank(v1::FromRank { tree: 0, message: None }), Err(Malformed("message")));
     let mut short = to_rank_ticket(&rank_ticket_of_another());
     short.proof.pop();
     let message = Some(v1::to_rank::Message::Joined(v1::Joined { ticket: Some(short) }));
-    assert_eq!(read_to_rank(v1::ToRank { message }), Err(Malformed("proof")));
+    assert_eq!(read_to_rank(v1::ToRank { tree: 0, message }), Err(Malformed("proof")));
     for fingerprint in [vec![0; 24], vec![]] {
         let operation = v1::Operation { number: 0, fingerprint };
         let message = Some(v1::from_rank::Message::Operation(operation));
-        assert_eq!(read_from_rank(v1::FromRank { message }), Err(Malformed("fingerprint")));
+        assert_eq!(
+            read_from_rank(v1::FromRank { tree: 0, message }),
+            Err(Malformed("fingerprint"))
+        );
     }
-    assert_eq!(read_to_rank(v1::ToRank { message: None }), Err(Malformed("message")));
+    assert_eq!(read_to_rank(v1::ToRank { tree: 0, message: None }), Err(Malformed("message")));
     let adopt = |change: fn(&mut v1::Adopt)| {
         let message = ToRank::Adopt { seat: 0, key: Key([0; 16]), setup: Arc::new(setup()) };
-        let mut message = write_to_rank(&message);
+        let mut message = write_to_rank(0, &message);
         let Some(v1::to_rank::Message::Adopt(adopt)) = &mut message.message else { unreachable!() };
         change(adopt);
-        read_to_rank(message).unwrap_err().0
+        read_to_rank(message).map(|_| ()).unwrap_err().0
     };
     fn first(adopt: &mut v1::Adopt) -> &mut v1::Setup {
         adopt.setup.as_mut().unwrap()
@@ -237,4 +241,45 @@ fn a_rank_reads_its_job_only_from_a_server_of_its_version() {
     let unsent = v1::RegisterResponse { versions: None, ..answer };
     let error = registered(unsent).expect_err("the server is older");
     assert!(error.to_string().contains("the server version 1:"), "{error}");
+}
+
+// spec: F-04, E-12 machine
+#[test]
+fn trees_that_a_job_cannot_have_are_refused() {
+    let leave = FromRank::Leave { operations: 0 };
+    let said = |tree| read_from_rank(write_from_rank(tree, &leave));
+    assert_eq!(said(TREES_MAX - 1), Ok(StreamMessage::Later(TREES_MAX - 1, leave.clone())));
+    assert_eq!(said(TREES_MAX), Err(Malformed("tree")));
+    let told = read_to_rank(write_to_rank(TREES_MAX, &ToRank::ReportOperations));
+    assert_eq!(told, Err(Malformed("tree")));
+    let join = |more: u32, resumes: usize| {
+        let join = v1::Join {
+            more_nodes: (0..more).collect(),
+            resumes: vec![v1::Resume::default(); resumes],
+            ..v1::Join::default()
+        };
+        let message = Some(v1::from_rank::Message::Join(join));
+        read_from_rank(v1::FromRank { tree: 0, message }).is_ok()
+    };
+    assert!(join(TREES_MAX - 1, TREES_MAX as usize));
+    assert!(!join(TREES_MAX, 0) && !join(0, TREES_MAX as usize + 1));
+    let welcome = |keys: usize, rounds: usize, more: usize| {
+        let ticket = v1::Ticket { job: 8, proof: vec![7; 32] };
+        let place = v1::Place { node: 8, more_nodes: vec![16; more], host: 0 };
+        let welcome = v1::Welcome {
+            ticket: Some(ticket),
+            lane_keys: vec![vec![1; 16]; keys],
+            roster: vec![place],
+            rounds: vec![1; rounds],
+            has_switch: false,
+            probes_paths: false,
+        };
+        let message = Some(v1::to_rank::Message::Welcome(welcome));
+        read_to_rank(v1::ToRank { tree: 0, message }).map(|_| ())
+    };
+    assert_eq!(welcome(2 * LANES, 2, 1), Ok(()));
+    assert_eq!(welcome(0, 0, 0), Err(Malformed("lane_keys")));
+    assert_eq!(welcome(LANES + 1, 1, 0), Err(Malformed("lane_keys")));
+    assert_eq!(welcome(2 * LANES, 1, 1), Err(Malformed("rounds")));
+    assert_eq!(welcome(2 * LANES, 2, 0), Err(Malformed("more_nodes")));
 }

@@ -104,14 +104,17 @@ pub struct RankTicket {
     #[prost(bytes = "vec", tag = "5")]
     pub proof: ::prost::alloc::vec::Vec<u8>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FromRank {
+    /// The tree of the job that answers, paths, progress and stalls are about: one for each sending thread, from 0.
+    #[prost(uint32, tag = "15")]
+    pub tree: u32,
     #[prost(oneof = "from_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub message: ::core::option::Option<from_rank::Message>,
 }
 /// Nested message and enum types in `FromRank`.
 pub mod from_rank {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Message {
         #[prost(message, tag = "1")]
         Join(super::Join),
@@ -133,7 +136,7 @@ pub mod from_rank {
         Paths(super::Paths),
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Join {
     #[prost(fixed64, tag = "1")]
     pub job: u64,
@@ -150,19 +153,20 @@ pub struct Join {
     /// The switch of the rack.
     #[prost(fixed32, optional, tag = "6")]
     pub switch: ::core::option::Option<u32>,
-    #[prost(message, optional, tag = "7")]
-    pub resume: ::core::option::Option<Resume>,
+    /// By tree. None where the caller has not been welcomed to the job.
+    #[prost(message, repeated, tag = "11")]
+    pub resumes: ::prost::alloc::vec::Vec<Resume>,
     /// Of the process that had the rank before, or of this one. Absent where the rank is new.
     #[prost(message, optional, tag = "8")]
     pub ticket: ::core::option::Option<RankTicket>,
-    /// The most sending threads that the rank can use. 0 is 1.
-    #[prost(uint32, tag = "9")]
-    pub threads: u32,
+    /// Nodes of the sending threads after the first one: the rank can use as many and one.
+    #[prost(fixed32, repeated, tag = "12")]
+    pub more_nodes: ::prost::alloc::vec::Vec<u32>,
     /// MTU of its interface. 0 where a rank of an older version neither says it nor answers probes.
     #[prost(uint32, tag = "10")]
     pub mtu_bytes: u32,
 }
-/// What a process knows of a job that a registrar may have forgotten.
+/// What a process knows of a tree of a job that a registrar may have forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Resume {
     /// The latest round that it has heard of.
@@ -171,13 +175,13 @@ pub struct Resume {
     /// Everything below is complete there. Absent where nothing is remembered.
     #[prost(uint64, optional, tag = "2")]
     pub watermark: ::core::option::Option<u64>,
-    /// Values of a fragment in the set-ups of the job. Absent where it has not been set up.
+    /// Values of a fragment in the set-ups of the tree. Absent where it has not been set up.
     #[prost(uint32, optional, tag = "3")]
     pub fragment_values: ::core::option::Option<u32>,
-    /// Span in the set-ups of the job, in fragments. Absent where it has not been set up.
+    /// Span in the set-ups of the tree, in fragments. Absent where it has not been set up.
     #[prost(uint32, optional, tag = "4")]
     pub span_fragments: ::core::option::Option<u32>,
-    /// Values of 16 bits travel as such in the set-ups of the job. Absent where it has not been set up.
+    /// Values of 16 bits travel as such in the set-ups of the tree. Absent where it has not been set up.
     #[prost(bool, optional, tag = "6")]
     pub sends_halves: ::core::option::Option<bool>,
 }
@@ -209,6 +213,7 @@ pub struct Paths {
 /// How far a rank is. The heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Progress {
+    /// The first operation that is not complete there. That of the first tree counts, for all threads together.
     #[prost(uint64, tag = "1")]
     pub operation: u64,
     /// The first fragment that is not complete there.
@@ -265,6 +270,9 @@ pub struct Operation {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ToRank {
+    /// The tree of the job that reports, probes, set-ups and retirements are about.
+    #[prost(uint32, tag = "15")]
+    pub tree: u32,
     #[prost(oneof = "to_rank::Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub message: ::core::option::Option<to_rank::Message>,
 }
@@ -309,15 +317,16 @@ pub struct Joined {
 pub struct Welcome {
     #[prost(message, optional, tag = "1")]
     pub ticket: ::core::option::Option<Ticket>,
-    /// Of all lanes from 1 on: those of the jobs with the next ids, in epoch 1.
+    /// Of all lanes from 1 on of the first tree, then of the next one: those of the ids after the tree's, in epoch 1. The
+    /// job has as many trees as these are for.
     #[prost(bytes = "vec", repeated, tag = "2")]
     pub lane_keys: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
     /// By rank.
     #[prost(message, repeated, tag = "3")]
     pub roster: ::prost::alloc::vec::Vec<Place>,
-    /// The round that the job is in.
-    #[prost(uint32, tag = "4")]
-    pub round: u32,
+    /// The rounds that the trees are in.
+    #[prost(uint32, repeated, tag = "7")]
+    pub rounds: ::prost::alloc::vec::Vec<u32>,
     /// True if a rank or the server names a switch.
     #[prost(bool, tag = "5")]
     pub has_switch: bool,
@@ -325,16 +334,16 @@ pub struct Welcome {
     #[prost(bool, tag = "6")]
     pub probes_paths: bool,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Place {
     #[prost(fixed32, tag = "1")]
     pub node: u32,
     /// Ranks of one host have the same.
     #[prost(uint32, tag = "2")]
     pub host: u32,
-    /// The most sending threads that the rank can use.
-    #[prost(uint32, tag = "3")]
-    pub threads: u32,
+    /// Nodes of the further sending threads: one for each tree after the first.
+    #[prost(fixed32, repeated, tag = "4")]
+    pub more_nodes: ::prost::alloc::vec::Vec<u32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Waiting {
@@ -376,6 +385,7 @@ pub struct Adopt {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Setup {
+    /// The id of the tree.
     #[prost(fixed64, tag = "1")]
     pub job: u64,
     #[prost(uint32, tag = "2")]

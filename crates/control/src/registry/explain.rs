@@ -8,6 +8,7 @@ use super::Ending;
 use super::cluster::Cluster;
 use super::job::{Attendee, Job};
 use super::refusal::seconds;
+use super::stall::Fragment;
 use crate::message::{Diagnosis, Failure, FailureKind, Waits};
 use crate::plane::Missing;
 use crate::settings::Settings;
@@ -126,18 +127,19 @@ impl Explained {
 }
 
 fn explain_stall(now: Time, cluster: &Cluster, job: &Job) -> Option<Explained> {
-    let (rank, first) = job.stalls.first()?;
+    let ((rank, tree), first) = job.stalls.first()?;
     let since = now.since(first.began);
     let operation = first.stall.operation;
     let (fragment, (culprits, reason)) = match &first.stall.waits {
         Waits::Fragment(sequence) => {
-            (Some(*sequence), explain_fragment(now, cluster, job, *sequence))
+            let fragment = Fragment { tree, sequence: *sequence };
+            (Some(*sequence), explain_fragment(now, cluster, job, fragment))
         }
         Waits::Ranks(ranks) => {
             let culprits = job.stalls.roots(ranks.clone());
             let asker = name_of(cluster, job, rank);
             let whom = describe(&culprits, |rank| {
-                format!("{}, {}", name_of(cluster, job, rank), whereabouts(now, job, rank))
+                format!("{}, {}", name_of(cluster, job, rank), whereabouts(now, job, (rank, tree)))
             });
             (None, (culprits, format!("{asker} waits for {whom}")))
         }
@@ -189,27 +191,34 @@ fn dead(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure> {
         return None;
     }
     let text = describe(&culprits, |rank| {
-        format!("{} died: {}", name_of(cluster, job, rank), whereabouts(now, job, rank))
+        format!("{} died: {}", name_of(cluster, job, rank), whereabouts(now, job, (rank, 0)))
     });
     Some(Failure::new(FailureKind::Peer, text, culprits))
 }
 
 /// Whose fault it is that a fragment does not come, and why that is thought.
-fn explain_fragment(now: Time, cluster: &Cluster, job: &Job, sequence: u64) -> (Vec<u32>, String) {
-    let server = cluster.address(cluster.server_of(job.thread()));
-    match job.stalls.answer_for(sequence) {
+fn explain_fragment(
+    now: Time,
+    cluster: &Cluster,
+    job: &Job,
+    fragment: Fragment,
+) -> (Vec<u32>, String) {
+    let tree = fragment.tree;
+    let server = cluster.address(cluster.server_of(tree));
+    match job.stalls.answer_for(fragment) {
         Some(Missing::Complete) => {
-            let culprits: Vec<u32> = job.stalls.waiting_for(sequence).collect();
-            let whom = describe(&culprits, |rank| not_received(cluster, job, rank));
+            let culprits: Vec<u32> = job.stalls.waiting_for(fragment).collect();
+            let whom = describe(&culprits, |rank| not_received(cluster, job, (rank, tree)));
             (culprits, format!("the server {server} has sent the sum, but {whom}"))
         }
         Some(Missing::Seats(seats)) => {
             let leaders = seats.iter().filter_map(|index| leader(job, *index));
             let culprits = job.stalls.roots(leaders.collect());
-            (culprits.clone(), describe(&culprits, |rank| not_sent(now, cluster, job, rank)))
+            let whom = describe(&culprits, |rank| not_sent(now, cluster, job, (rank, tree)));
+            (culprits, whom)
         }
         Some(Missing::Unknown) | None => {
-            let waits = |rank: &u32| job.stalls.waiting_for(sequence).any(|other| other == *rank);
+            let waits = |rank: &u32| job.stalls.waiting_for(fragment).any(|other| other == *rank);
             let silent = job.hosts.iter().copied().filter(|leader| !waits(leader));
             let culprits = job.stalls.roots(silent.collect());
             let nothing = format!("nothing of it has reached the server {server}");
@@ -217,15 +226,15 @@ fn explain_fragment(now: Time, cluster: &Cluster, job: &Job, sequence: u64) -> (
                 let reason = format!("{nothing}, all hosts wait for it: look at the links there");
                 return (culprits, reason);
             }
-            let whom = describe(&culprits, |rank| not_sent(now, cluster, job, rank));
+            let whom = describe(&culprits, |rank| not_sent(now, cluster, job, (rank, tree)));
             (culprits, format!("{nothing}; {whom}"))
         }
     }
 }
 
-fn not_sent(now: Time, cluster: &Cluster, job: &Job, rank: u32) -> String {
-    let (name, whereabouts) = (name_of(cluster, job, rank), whereabouts(now, job, rank));
-    match link_of(cluster, job, rank) {
+fn not_sent(now: Time, cluster: &Cluster, job: &Job, at: (u32, u32)) -> String {
+    let (name, whereabouts) = (name_of(cluster, job, at.0), whereabouts(now, job, at));
+    match link_of(cluster, job, at) {
         Some((own, hop)) => {
             format!("{name} has not contributed over the link {own} → {hop}, {whereabouts}")
         }
@@ -233,31 +242,32 @@ fn not_sent(now: Time, cluster: &Cluster, job: &Job, rank: u32) -> String {
     }
 }
 
-fn not_received(cluster: &Cluster, job: &Job, rank: u32) -> String {
-    let name = name_of(cluster, job, rank);
-    match link_of(cluster, job, rank) {
+fn not_received(cluster: &Cluster, job: &Job, at: (u32, u32)) -> String {
+    let name = name_of(cluster, job, at.0);
+    match link_of(cluster, job, at) {
         Some((own, hop)) => format!("{name} has not got it: look at the link {hop} → {own}"),
         None => format!("{name} has not got it"),
     }
 }
 
-/// Both ends of a leader's first link.
-fn link_of(cluster: &Cluster, job: &Job, rank: u32) -> Option<(String, String)> {
+/// Both ends of a leader's first link in a tree.
+fn link_of(cluster: &Cluster, job: &Job, (rank, tree): (u32, u32)) -> Option<(String, String)> {
     job.seat_of(rank)?;
     let attendee = job.ranks.get(&rank)?;
-    let hop = cluster.path(attendee.switch).into_iter().find(|switch| job.plan.has(*switch));
-    let hop = hop.unwrap_or(cluster.server_of(job.thread()));
+    let hop =
+        cluster.path(attendee.switch).into_iter().find(|switch| job.has_switch(tree, *switch));
+    let hop = hop.unwrap_or(cluster.server_of(tree));
     let text = |node| cluster.address(node).to_string();
-    Some((text(attendee.process.node), text(hop)))
+    Some((text(attendee.node_of(tree)?), text(hop)))
 }
 
-/// What the control channel knows of a rank.
-fn whereabouts(now: Time, job: &Job, rank: u32) -> String {
+/// What the control channel knows of a rank, and of its place in a tree.
+fn whereabouts(now: Time, job: &Job, (rank, tree): (u32, u32)) -> String {
     let Some(attendee) = job.ranks.get(&rank) else { return "it never came".into() };
     if attendee.has_left() {
         return "it has left".into();
     }
-    let last = attendee.progress.map(|(_, progress)| {
+    let last = attendee.progress_in(tree).map(|(_, progress)| {
         format!("operation {}, fragment {}", progress.operation, progress.fragment)
     });
     match (attendee.link, last) {

@@ -8,22 +8,22 @@ use thalweg_core::{JobId, Time};
 use super::cluster::Cluster;
 use super::job::Job;
 use super::{NAMED_MAX, Registry, explain};
-use crate::message::{Failure, FailureKind, ToRank};
+use crate::message::{Failure, FailureKind, ToRank, job_of};
 
 /// Longest reason that a rank can give, in characters.
 const REASON_CHARS_MAX: usize = 1_024;
 
 impl Registry {
-    /// Fails a job for a reason from outside.
+    /// Fails a job for a reason from outside. It is named by the id of any of its trees, here and below.
     pub fn fail_job(&mut self, now: Time, job: JobId, text: String) {
-        self.fail(now, job, Failure::new(FailureKind::Other, text, Vec::new()));
+        self.fail(now, job_of(job), Failure::new(FailureKind::Other, text, Vec::new()));
     }
 
     /// Fails a job that does not fit the budgets of the server.
     // spec: E-12
     pub fn refuse_job(&mut self, now: Time, job: JobId, reason: &str) {
         let text = format!("the job is refused: {reason}");
-        self.fail(now, job, Failure::new(FailureKind::Refused, text, Vec::new()));
+        self.fail(now, job_of(job), Failure::new(FailureKind::Refused, text, Vec::new()));
     }
 
     pub(super) fn tick_job(&mut self, now: Time, id: JobId) {
@@ -40,10 +40,13 @@ impl Registry {
             let message = ToRank::Waiting { missing };
             self.actions.extend(job.tell_all(&message));
         }
-        if job.plan.is_open {
-            self.set_up(now, id, None);
+        for at in job.all_trees() {
+            let plan = self.jobs.get(&id).and_then(|job| job.plan(at.tree));
+            if plan.is_some_and(|plan| plan.is_open) {
+                self.set_up(now, at, None);
+            }
+            self.replan_if_needed(now, at);
         }
-        self.replan_if_needed(now, id);
     }
 
     /// Ends a job for everybody.

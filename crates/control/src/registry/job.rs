@@ -1,6 +1,6 @@
 //! One job: its ranks, from registration to the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use thalweg_aggregate::join::Process;
@@ -15,7 +15,9 @@ use super::{
     Action, Ending, LinkId, NAMED_MAX, Refusal, Registration, UNATTENDED_FOR, WAITING_EVERY,
 };
 use crate::caller::Holder;
-use crate::message::{Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits, Welcome};
+use crate::message::{
+    JobTree, Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits, Welcome, node_of,
+};
 use crate::settings::Settings;
 
 /// A job between registration and end.
@@ -40,10 +42,10 @@ pub(super) struct Job {
     pub(super) welcome: Option<Arc<Welcome>>,
     pub(super) stalls: Stalls,
     pub(super) operations: Operations,
-    /// Switches that the job is planned with.
-    pub(super) plan: Plan,
-    /// Bytes of the data plane that it can come to, from the first plan on.
-    pub(super) memory_bytes: u64,
+    /// What each of its trees is planned with: one for every sending thread of its ranks. A single one until the job is
+    /// gathered.
+    // spec: F-04
+    pub(super) trees: Vec<Plan>,
     /// The last reason for which a process that named the job was refused.
     pub(super) refusal: Option<String>,
     /// When those who wait were last told for whom.
@@ -58,18 +60,19 @@ pub(super) struct Attendee {
     pub(super) process: Process,
     pub(super) host: String,
     pub(super) switch: Option<NodeId>,
-    /// Most sending threads that it can use.
-    pub(super) threads: u32,
+    /// Nodes of its sending threads after the first one.
+    pub(super) more_nodes: Vec<NodeId>,
     /// MTU of its interface, if it says it.
     pub(super) mtu_bytes: Option<u16>,
-    pub(super) resume: Option<Resume>,
+    /// What it knew of each tree when it came.
+    pub(super) resumes: Vec<Resume>,
     pub(super) link: Option<LinkId>,
     /// The last moment at which its connection, or its kernel, was there, and how that ended. Valid only without a
     /// link.
     pub(super) broke: (Time, Ending),
     pub(super) heard: Time,
-    /// What it last said, and when.
-    pub(super) progress: Option<(Time, Progress)>,
+    /// What it last said of each tree, and when.
+    pub(super) progress: BTreeMap<u32, (Time, Progress)>,
     /// Number of operations that it had called when it left.
     pub(super) left: Option<u64>,
 }
@@ -78,9 +81,36 @@ impl Attendee {
     pub(super) fn has_left(&self) -> bool {
         self.left.is_some()
     }
+
+    /// Node of its sending thread of a tree.
+    pub(super) fn node_of(&self, tree: u32) -> Option<NodeId> {
+        node_of(self.process.node, &self.more_nodes, tree)
+    }
+
+    /// The process, as the registrar of a tree knows it.
+    pub(super) fn process_in(&self, tree: u32) -> Option<Process> {
+        Some(Process { node: self.node_of(tree)?, ..self.process })
+    }
+
+    /// Number of sending threads that it can use.
+    fn threads(&self) -> usize {
+        1 + self.more_nodes.len()
+    }
+
+    /// Nodes of all its sending threads.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        std::iter::once(self.process.node).chain(self.more_nodes.iter().copied())
+    }
+
+    /// What it last said of a tree, and when. Operations are counted for all trees together, in the first one.
+    pub(super) fn progress_in(&self, tree: u32) -> Option<(Time, Progress)> {
+        let (at, progress) = *self.progress.get(&tree)?;
+        let first = self.progress.get(&0).map_or(progress, |(_, first)| *first);
+        Some((at, Progress { operation: first.operation, ..progress }))
+    }
 }
 
-/// What the leaders of a resumed job remember.
+/// What the leaders of a resumed job remember of a tree.
 pub(super) struct Past {
     pub(super) round: u32,
     pub(super) roster: Vec<Process>,
@@ -115,18 +145,42 @@ impl Job {
             welcome: None,
             stalls: Stalls::default(),
             operations: Operations::default(),
-            plan: Plan::default(),
-            memory_bytes: 0,
+            trees: vec![Plan::default()],
             refusal: None,
             waiting_told: now,
             deserted: now,
         }
     }
 
-    /// The sending thread of the ranks whose job this is: `name#2` belongs to the third one.
-    // spec: F-03
-    pub(super) fn thread(&self) -> u32 {
-        self.name.rsplit_once('#').and_then(|(_, thread)| thread.parse().ok()).unwrap_or(0)
+    /// Its trees.
+    pub(super) fn all_trees(&self) -> impl Iterator<Item = JobTree> + use<> {
+        let job = self.id;
+        (0..self.trees.len() as u32).map(move |tree| JobTree { job, tree })
+    }
+
+    /// What a tree is planned with.
+    pub(super) fn plan(&self, tree: u32) -> Option<&Plan> {
+        self.trees.get(tree as usize)
+    }
+
+    pub(super) fn plan_mut(&mut self, tree: u32) -> Option<&mut Plan> {
+        self.trees.get_mut(tree as usize)
+    }
+
+    /// Returns whether a tree is planned with a switch.
+    pub(super) fn has_switch(&self, tree: u32, switch: NodeId) -> bool {
+        self.plan(tree).is_some_and(|plan| plan.has(switch))
+    }
+
+    /// Bytes of the data plane that all its trees can come to.
+    // spec: E-12, F-04
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.trees.iter().map(|tree| tree.memory_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// The switches that one of its trees is planned without.
+    pub(super) fn left_out(&self) -> BTreeSet<NodeId> {
+        self.trees.iter().flat_map(Plan::left_out).collect()
     }
 
     /// Whether somebody who registers it means the same.
@@ -156,11 +210,18 @@ impl Job {
         if rank >= workers {
             return Err(Refusal::UnknownRank { rank, workers });
         }
-        let is_there =
-            |other: &&u32| **other != rank && self.ranks[*other].process.node == join.process.node;
-        if let Some(&rank) = self.ranks.keys().find(is_there) {
-            let address = cluster.address(join.process.node);
-            return Err(Refusal::SameNode { address, rank });
+        for node in join.nodes() {
+            let is_there = |(other, attendee): &(&u32, &Attendee)| {
+                **other != rank && attendee.nodes().any(|own| own == node)
+            };
+            if let Some((&rank, _)) = self.ranks.iter().find(is_there) {
+                return Err(Refusal::SameNode { address: cluster.address(node), rank });
+            }
+        }
+        // spec: F-04
+        let (offered, trees) = (1 + join.more_nodes.len(), self.trees.len());
+        if offered < trees {
+            return Err(Refusal::Threads { rank, offered, trees });
         }
         let ticket =
             join.ticket.filter(|ticket| is_proven && (ticket.job, ticket.rank) == (self.id, rank));
@@ -210,7 +271,7 @@ impl Job {
     pub(super) fn take_in(&mut self, now: Time, link: LinkId, join: Join) -> Option<Attendee> {
         let before = self.ranks.remove(&join.rank);
         let same = before.as_ref().filter(|before| before.process == join.process);
-        let progress = same.and_then(|same| same.progress);
+        let progress = same.map(|same| same.progress.clone()).unwrap_or_default();
         if same.is_none() {
             self.stalls.forget(join.rank);
         }
@@ -218,9 +279,9 @@ impl Job {
             process: join.process,
             host: join.host,
             switch: join.switch,
-            threads: join.threads,
+            more_nodes: join.more_nodes,
             mtu_bytes: join.mtu_bytes,
-            resume: join.resume,
+            resumes: join.resumes,
             link: Some(link),
             broke: (now, Ending::Closed),
             heard: now,
@@ -232,29 +293,52 @@ impl Job {
         before
     }
 
-    /// All are there: finds the hosts.
+    /// All are there: finds the hosts, and at first the number of trees.
     pub(super) fn gather(&mut self) {
+        let is_first = self.hosts.is_empty();
         let (leaders, _) = self.places();
         self.hosts = leaders;
+        if is_first {
+            self.trees.resize_with(self.count_trees(), Plan::default);
+        }
+    }
+
+    /// Number of trees: as many as all ranks have sending threads, and one where all ranks are on one host, which send
+    /// nothing. A job that was set up before keeps its number.
+    // spec: F-04
+    fn count_trees(&self) -> usize {
+        let known = self.ranks.values().map(|attendee| attendee.resumes.len()).max();
+        if let Some(known) = known.filter(|known| self.is_resumed && *known > 0) {
+            return known;
+        }
+        let least = self.ranks.values().map(Attendee::threads).min();
+        if self.hosts.len() == 1 { 1 } else { least.unwrap_or(1) }
+    }
+
+    /// A rank that has fewer sending threads than the job has trees, which it had before the registry forgot it.
+    pub(super) fn narrower_rank(&self) -> Option<u32> {
+        let is_narrow = |(_, attendee): &(&u32, &Attendee)| attendee.threads() < self.trees.len();
+        self.ranks.iter().find(is_narrow).map(|(rank, _)| *rank)
     }
 
     /// Makes the welcome.
     pub(super) fn invite(
         &mut self,
         secrets: &Secrets,
-        (ticket, round): (Ticket, u32),
+        (ticket, rounds): (Ticket, Vec<u32>),
         own_switch: Option<NodeId>,
     ) {
         let secret = secrets.of_job(self.settings.parameters.generation);
         let (_, roster) = self.places();
         // An id is a random name: the one after the largest is the smallest.
-        let lane = |at: usize| JobId(self.id.0.wrapping_add(at as u64 + 1));
-        let lane = |at: usize| Key::derive(secret, lane(at), 1);
-        let lane_keys = std::array::from_fn(lane);
+        let lane = |tree: JobId, at: usize| JobId(tree.0.wrapping_add(at as u64 + 1));
+        let keys =
+            |tree: JobTree| std::array::from_fn(|at| Key::derive(secret, lane(tree.id(), at), 1));
+        let lane_keys = self.all_trees().map(keys).collect();
         let names_switch = |attendee: &Attendee| attendee.switch.is_some();
         let has_switch = own_switch.is_some() || self.ranks.values().any(names_switch);
         let probes_paths = self.probes_paths();
-        let welcome = Welcome { ticket, lane_keys, roster, round, has_switch, probes_paths };
+        let welcome = Welcome { ticket, lane_keys, roster, rounds, has_switch, probes_paths };
         self.welcome = Some(Arc::new(welcome));
     }
 
@@ -268,19 +352,25 @@ impl Job {
                 leaders.push(rank);
                 leaders.len() as u32 - 1
             });
-            let (node, threads) = (attendee.process.node, attendee.threads);
-            roster.push(Place { node, host, threads });
+            let more = attendee.more_nodes.iter().take(self.trees.len() - 1);
+            roster.push(Place {
+                node: attendee.process.node,
+                more_nodes: more.copied().collect(),
+                host,
+            });
         }
         (leaders, roster)
     }
 
-    /// What is left of the set-ups before this registry. `None` if nobody knows of them.
+    /// What is left of a tree's set-ups before this registry. `None` if nobody knows of them.
     ///
     /// Every set-up takes all leaders, and a welcome tells of those before it. So a leader that was
     /// welcomed before knows of every set-up; where all of them are new, epochs could be used twice.
-    pub(super) fn past(&self) -> Option<Past> {
+    pub(super) fn past(&self, tree: u32) -> Option<Past> {
         let leaders = self.hosts.iter().filter_map(|leader| self.ranks.get(leader));
-        let known = leaders.filter_map(|leader| Some((leader.process, leader.resume?)));
+        let known = leaders.filter_map(|leader| {
+            Some((leader.process_in(tree)?, *leader.resumes.get(tree as usize)?))
+        });
         let round = known.clone().map(|(_, resume)| resume.round).max()?;
         let fragment_values = known.clone().find_map(|(_, resume)| resume.fragment_values);
         let span_fragments = known.clone().find_map(|(_, resume)| resume.span_fragments);
@@ -334,9 +424,9 @@ impl Job {
     }
 
     /// Takes down what a rank waits for, as far as it can be.
-    pub(super) fn note_stall(&mut self, now: Time, rank: u32, mut stall: Stall) {
+    pub(super) fn note_stall(&mut self, now: Time, at: (u32, u32), mut stall: Stall) {
         if let Waits::Ranks(ranks) = &mut stall.waits {
-            ranks.retain(|other| *other < self.workers && *other != rank);
+            ranks.retain(|other| *other < self.workers && *other != at.0);
             ranks.sort_unstable();
             ranks.dedup();
             // Every rank may report a stall, and a message has room for more ranks than there are.
@@ -344,7 +434,7 @@ impl Job {
             ranks.truncate(NAMED_MAX);
             ranks.shrink_to_fit();
         }
-        self.stalls.note(now, rank, stall);
+        self.stalls.note(now, at, stall);
     }
 
     /// Whether all ranks have left.
@@ -385,24 +475,44 @@ impl Job {
         Some(self.missing().into())
     }
 
+    /// Tells a rank something about the job.
     pub(super) fn tell(&self, rank: u32, message: ToRank) -> Option<Action> {
+        self.tell_of(0, rank, message)
+    }
+
+    /// Tells a rank something about a tree.
+    pub(super) fn tell_of(&self, tree: u32, rank: u32, message: ToRank) -> Option<Action> {
         let link = self.ranks.get(&rank)?.link?;
-        Some(Action::Tell { link, message })
+        Some(Action::Tell { link, tree, message })
     }
 
+    /// Tells all ranks something about the job.
     pub(super) fn tell_all(&self, message: &ToRank) -> Vec<Action> {
-        self.ranks.keys().filter_map(|rank| self.tell(*rank, message.clone())).collect()
+        self.tell_all_of(0, message)
     }
 
-    /// Tells the holder of a seat, if it still is the one that is meant.
-    pub(super) fn tell_seat(&self, seat: u32, process: Process, message: ToRank) -> Option<Action> {
+    /// Tells all ranks something about a tree.
+    pub(super) fn tell_all_of(&self, tree: u32, message: &ToRank) -> Vec<Action> {
+        self.ranks.keys().filter_map(|rank| self.tell_of(tree, *rank, message.clone())).collect()
+    }
+
+    /// Tells the holder of a seat something about a tree, if it still is the one that is meant.
+    pub(super) fn tell_seat(
+        &self,
+        tree: u32,
+        (seat, process): (u32, Process),
+        message: ToRank,
+    ) -> Option<Action> {
         let leader = *self.hosts.get(seat as usize)?;
-        self.ranks.get(&leader).filter(|attendee| attendee.process == process)?;
-        self.tell(leader, message)
+        let own = self.ranks.get(&leader).and_then(|attendee| attendee.process_in(tree));
+        own.filter(|own| *own == process)?;
+        self.tell_of(tree, leader, message)
     }
 
-    pub(super) fn tell_node(&self, node: NodeId, message: ToRank) -> Option<Action> {
-        let (rank, _) = self.ranks.iter().find(|(_, other)| other.process.node == node)?;
-        self.tell(*rank, message)
+    /// Tells the rank whose sending thread of a tree is at a node.
+    pub(super) fn tell_node(&self, tree: u32, node: NodeId, message: ToRank) -> Option<Action> {
+        let is_there = |attendee: &Attendee| attendee.node_of(tree) == Some(node);
+        let (rank, _) = self.ranks.iter().find(|(_, other)| is_there(other))?;
+        self.tell_of(tree, *rank, message)
     }
 }

@@ -6,12 +6,13 @@
 // spec: F-01
 
 use thalweg_aggregate::server::SwitchPath;
-use thalweg_core::{JobId, MTU_BYTES, MTU_BYTES_MAX, NodeId, Span, Time, mtu_of_body_bytes};
+use thalweg_core::{MTU_BYTES, MTU_BYTES_MAX, NodeId, Span, Time, mtu_of_body_bytes};
 use thalweg_transport::path::{PathOutcome, PathReport, PathSearch};
 
 use super::job::Job;
+use super::plan::Plan;
 use super::{Action, Registry, explain};
-use crate::message::{Failure, FailureKind, ToRank};
+use crate::message::{Failure, FailureKind, JobTree, ToRank};
 
 /// Time for which the outcome of a search holds for the set-ups of other jobs, or of other threads.
 const FRESH: Span = Span::from_s(1);
@@ -52,16 +53,11 @@ impl Job {
         all?.into_iter().min()
     }
 
-    /// The MTU that its packets need, once their length is decided: it stays while the job lives.
-    fn needed_mtu(&self) -> Option<u32> {
-        self.plan.fragment_values.map(|values| mtu_of_body_bytes(u32::from(values) * 4))
-    }
-
-    /// A rank whose interface does not carry the packets of the job, and its MTU: one that has come later than others. Those
+    /// A rank whose interface does not carry the packets of a tree, and its MTU: one that has come later than others. Those
     /// that announce none have the usual one.
-    fn narrow_rank(&self) -> Option<(u32, u16)> {
+    fn narrow_rank(&self, plan: &Plan) -> Option<(u32, u16)> {
         // A length that no packet has is refused with the settings of the job.
-        let needed = self.needed_mtu().filter(|needed| *needed <= MTU_BYTES_MAX.into())?;
+        let needed = plan.needed_mtu().filter(|needed| *needed <= MTU_BYTES_MAX.into())?;
         let mtus = self.ranks.iter().map(|(rank, own)| (*rank, own.mtu_bytes.unwrap_or(MTU_BYTES)));
         mtus.min_by_key(|(_, mtu_bytes)| *mtu_bytes).filter(|(_, mtu)| u32::from(*mtu) < needed)
     }
@@ -72,78 +68,85 @@ impl Job {
     }
 }
 
+impl Plan {
+    /// The MTU that the packets of a tree need, once their length is decided: it stays while the job lives.
+    fn needed_mtu(&self) -> Option<u32> {
+        self.fragment_values.map(|values| mtu_of_body_bytes(u32::from(values) * 4))
+    }
+}
+
 impl Registry {
-    /// Probes the paths between the server and the switches of a job, if it is about to be set up. Returns `false` while
+    /// Probes the paths between the server and the switches of a tree, if it is about to be set up. Returns `false` while
     /// one of them is not known.
-    pub(super) fn find_paths(&mut self, now: Time, id: JobId) -> bool {
-        let Some(job) = self.jobs.get(&id) else { return false };
+    pub(super) fn find_paths(&mut self, now: Time, at: JobTree) -> bool {
+        let Some((job, plan)) = self.planned(at) else { return false };
         // A round that is over needs nothing.
-        if self.registrar.waits_for(id).next().is_none() {
+        if self.registrar.waits_for(at.id()).next().is_none() {
             return true;
         }
-        if let Some(failure) = self.narrow_interface(job) {
-            self.fail(now, id, failure);
+        if let Some(failure) = self.narrow_interface(job, plan) {
+            self.fail(now, at.job, failure);
             return false;
         }
-        let Some(announced) = self.announced(job) else {
-            self.offer(id, None);
-            self.set_parameters(now, id);
+        let Some(announced) = self.announced(job, plan) else {
+            self.offer(at, None);
+            self.set_parameters(now, at);
             return true;
         };
-        let paths = self.paths_of(job);
+        let paths = self.paths_of(at.tree, plan);
+        let count = paths.len();
         let mut outcomes = Vec::new();
         for path in paths {
             let Some(outcome) = self.find_path(now, path, announced) else { continue };
             outcomes.push((path, outcome));
         }
-        let Some(job) = self.jobs.get(&id) else { return false };
-        if outcomes.len() < self.paths_of(job).len() {
+        let Some(job) = self.jobs.get(&at.job) else { return false };
+        if outcomes.len() < count {
             return false;
         }
         let narrow = outcomes.into_iter().filter_map(|(path, outcome)| {
-            let own = self.cluster.server_of(job.thread());
+            let own = self.cluster.server_of(at.tree);
             let end = path.via.unwrap_or(own);
             let ends = format!("{} and {}", self.end(job, end), self.end(job, path.switch));
             narrow_by(outcome, announced, ends)
         });
         let narrow = narrow.min_by_key(|narrow| narrow.mtu_bytes);
         let mtu_bytes = narrow.as_ref().map_or(announced, |narrow| narrow.mtu_bytes);
-        self.offer(id, Some(Offer { announced, mtu_bytes, narrow }));
+        self.offer(at, Some(Offer { announced, mtu_bytes, narrow }));
         true
     }
 
     /// The failure of a job whose packets a rank that has come later cannot send.
-    fn narrow_interface(&self, job: &Job) -> Option<Failure> {
-        let (rank, mtu_bytes) = job.narrow_rank()?;
+    fn narrow_interface(&self, job: &Job, plan: &Plan) -> Option<Failure> {
+        let (rank, mtu_bytes) = job.narrow_rank(plan)?;
         let ends = format!("{} and others", explain::name_of(&self.cluster, job, rank));
         let narrow = Narrow { mtu_bytes, ends, is_silent: false };
-        Some(narrowed(&narrow, job.needed_mtu()?))
+        Some(narrowed(&narrow, plan.needed_mtu()?))
     }
 
-    fn offer(&mut self, id: JobId, offer: Option<Offer>) {
-        if let Some(job) = self.jobs.get_mut(&id) {
+    fn offer(&mut self, at: JobTree, offer: Option<Offer>) {
+        if let Some(plan) = self.plan_mut(at) {
             if offer.is_none() {
                 // What was probed for others says nothing of a rank that answers no probes.
-                job.plan.mtu = None;
+                plan.mtu = None;
             }
-            job.plan.offered = offer;
+            plan.offered = offer;
         }
     }
 
-    /// The least MTU that the ranks of a job, its switches and the server announce.
-    fn announced(&self, job: &Job) -> Option<u16> {
-        let switches = job.plan.planned().filter_map(|switch| self.switches.limits(switch));
+    /// The least MTU that the ranks of a job, the switches of a tree of it, and the server announce.
+    fn announced(&self, job: &Job, plan: &Plan) -> Option<u16> {
+        let switches = plan.planned().filter_map(|switch| self.switches.limits(switch));
         let switches = switches.map(|limits| limits.mtu()).min();
         let least = job.announced_mtu()?.min(self.cluster.mtu_bytes);
         Some(switches.map_or(least, |switches| switches.min(least)))
     }
 
-    /// The paths between the server and the switches of a job, and those between these.
-    fn paths_of(&self, job: &Job) -> Vec<SwitchPath> {
-        let thread = job.thread();
-        let shard = |switch| self.switches.shard(switch, thread);
+    /// The paths between the server and the switches of a tree, and those between these.
+    fn paths_of(&self, tree: u32, plan: &Plan) -> Vec<SwitchPath> {
+        let shard = |switch| self.switches.shard(switch, tree);
         let planned: Vec<NodeId> =
-            job.plan.planned().filter(|switch| self.answers_probes(*switch)).collect();
+            plan.planned().filter(|switch| self.answers_probes(*switch)).collect();
         let top = self.cluster.switch.filter(|top| planned.contains(top)).map(shard);
         let mut paths = Vec::new();
         for switch in planned.into_iter().map(shard) {
@@ -206,72 +209,75 @@ impl Registry {
         self.go_on(now);
     }
 
-    fn go_on(&mut self, now: Time) {
-        let waiting = self.jobs.values().filter(|job| job.plan.is_open).map(|job| job.id);
-        for id in waiting.collect::<Vec<_>>() {
-            self.set_up(now, id, None);
+    /// Set-ups that wait for switches or paths go on.
+    pub(super) fn go_on(&mut self, now: Time) {
+        let all = self.jobs.values().flat_map(|job| job.all_trees().zip(&job.trees));
+        let waiting = all.filter(|(_, plan)| plan.is_open).map(|(at, _)| at);
+        for at in waiting.collect::<Vec<_>>() {
+            self.set_up(now, at, None);
         }
     }
 
     /// The probes that the leader of a host makes before it answers a round.
-    pub(super) fn probes_before(&self, id: JobId, host: u32, round: u32) -> Option<ToRank> {
-        let job = self.jobs.get(&id)?;
-        let offer = job.plan.offered.as_ref()?;
+    pub(super) fn probes_before(&self, at: JobTree, host: u32, round: u32) -> Option<ToRank> {
+        let (job, plan) = self.planned(at)?;
+        let offer = plan.offered.as_ref()?;
         let leader = job.ranks.get(job.hosts.get(host as usize)?)?;
-        let thread = job.thread();
-        let is_probed = |switch: &NodeId| job.plan.has(*switch) && self.answers_probes(*switch);
+        let is_probed = |switch: &NodeId| plan.has(*switch) && self.answers_probes(*switch);
         let switch = leader.switch.filter(is_probed);
-        let switch = switch.map(|switch| self.switches.shard(switch, thread));
-        let nodes = [self.cluster.server_of(thread)].into_iter().chain(switch).collect();
+        let switch = switch.map(|switch| self.switches.shard(switch, at.tree));
+        let nodes = [self.cluster.server_of(at.tree)].into_iter().chain(switch).collect();
         Some(ToRank::ProbePaths { round, mtu_bytes: offer.mtu_bytes, nodes })
     }
 
     /// A leader reports what its paths carry.
-    pub(super) fn note_paths(&mut self, (id, rank): (JobId, u32), round: u32, report: PathReport) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        if let Some(host) = job.seat_of(rank) {
-            job.plan.reports.insert(host, (round, report));
+    pub(super) fn note_paths(&mut self, at: JobTree, rank: u32, round: u32, report: PathReport) {
+        let Some(host) = self.jobs.get(&at.job).and_then(|job| job.seat_of(rank)) else { return };
+        if let Some(plan) = self.plan_mut(at) {
+            plan.reports.insert(host, (round, report));
         }
     }
 
     /// All leaders have answered: decides about the MTU, and gives the registrar the parameters of the set-up. Returns
     /// `false` if the job fails.
-    pub(super) fn conclude(&mut self, now: Time, id: JobId, round: u32) -> bool {
-        let Some(job) = self.jobs.get(&id) else { return false };
+    pub(super) fn conclude(&mut self, now: Time, at: JobTree, round: u32) -> bool {
+        let Some((job, plan)) = self.planned(at) else { return false };
         // Without probes the parameters were known before anybody was asked.
-        let Some(offer) = job.plan.offered.clone() else { return true };
-        let narrow = self.narrow_paths(job, &offer, round);
-        let needed = job.needed_mtu().unwrap_or(0);
+        let Some(offer) = plan.offered.clone() else { return true };
+        let narrow = self.narrow_paths(job, (plan, &offer), round);
+        let needed = plan.needed_mtu().unwrap_or(0);
         // Nothing is known of a path that is silent: what it carried before may still pass.
         let is_too_narrow =
             |narrow: &&Narrow| u32::from(narrow.mtu_bytes) < needed && !narrow.is_silent;
         let too_narrow = narrow.iter().find(is_too_narrow).map(|narrow| narrowed(narrow, needed));
-        if let Some(failure) = too_narrow.or_else(|| self.narrow_interface(job)) {
-            self.fail(now, id, failure);
+        if let Some(failure) = too_narrow.or_else(|| self.narrow_interface(job, plan)) {
+            self.fail(now, at.job, failure);
             return false;
         }
         // Leaders that answered early may have been asked for less, and others have come since.
-        let reports = job.plan.reports.values().filter(|(of, _)| *of == round);
+        let reports = plan.reports.values().filter(|(of, _)| *of == round);
         let proven = reports.filter_map(|(_, report)| report.mtu_bytes);
         let proven = proven.chain([job.announced_mtu().unwrap_or(MTU_BYTES)]).min();
-        self.settle(id, &offer, narrow.into_iter().next(), proven);
-        self.set_parameters(now, id);
-        self.jobs.contains_key(&id)
+        self.settle(at, &offer, narrow.into_iter().next(), proven);
+        self.set_parameters(now, at);
+        self.jobs.contains_key(&at.job)
     }
 
     /// Takes down the MTU of a set-up, at most what probes have proven, tells all ranks, and warns of a path that is narrower
     /// than announced.
-    fn settle(&mut self, id: JobId, offer: &Offer, narrow: Option<Narrow>, proven: Option<u16>) {
+    fn settle(&mut self, at: JobTree, offer: &Offer, narrow: Option<Narrow>, proven: Option<u16>) {
         let announced = offer.announced;
         let mtu_bytes = narrow.as_ref().map_or(announced, |narrow| narrow.mtu_bytes);
         let mtu_bytes = proven.map_or(mtu_bytes, |proven| mtu_bytes.min(proven));
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let before = job.plan.mtu.replace(mtu_bytes);
-        self.actions.extend(job.tell_all(&ToRank::PathMtu { mtu_bytes }));
-        let Some(Narrow { ends, is_silent, .. }) = narrow.filter(|_| before != Some(mtu_bytes))
-        else {
-            return;
-        };
+        let Some(plan) = self.plan_mut(at) else { return };
+        let before = plan.mtu.replace(mtu_bytes);
+        let Some(job) = self.jobs.get(&at.job) else { return };
+        self.actions.extend(job.tell_all_of(at.tree, &ToRank::PathMtu { mtu_bytes }));
+        // One line for all trees that found the same.
+        let is_told = |other: &Plan| other.mtu == Some(mtu_bytes);
+        let is_told = job.trees.iter().take(at.tree as usize).any(is_told);
+        let narrow = narrow.filter(|_| before != Some(mtu_bytes) && !is_told);
+        let Some(Narrow { ends, is_silent, .. }) = narrow else { return };
         let name = &job.name;
         let text = if is_silent {
             format!(
@@ -287,10 +293,10 @@ impl Registry {
         self.actions.push_back(Action::Warn(text));
     }
 
-    /// The paths of a job that are narrower than announced, the narrowest first.
-    fn narrow_paths(&self, job: &Job, offer: &Offer, round: u32) -> Vec<Narrow> {
+    /// The paths of a tree that are narrower than announced, the narrowest first.
+    fn narrow_paths(&self, job: &Job, (plan, offer): (&Plan, &Offer), round: u32) -> Vec<Narrow> {
         let mut paths: Vec<Narrow> = offer.narrow.iter().cloned().collect();
-        for (host, (of, report)) in &job.plan.reports {
+        for (host, (of, report)) in &plan.reports {
             let leader = job.hosts.get(*host as usize).filter(|_| *of == round);
             let Some(leader) = leader else { continue };
             let own = explain::name_of(&self.cluster, job, *leader);
@@ -314,7 +320,7 @@ impl Registry {
         if self.cluster.is_server(node) {
             return format!("the server ({address})");
         }
-        let rank = job.ranks.iter().find(|(_, rank)| rank.process.node == node);
+        let rank = job.ranks.iter().find(|(_, rank)| rank.nodes().any(|own| own == node));
         match rank {
             Some((rank, _)) => explain::name_of(&self.cluster, job, *rank),
             None => format!("switch {address}"),

@@ -158,6 +158,19 @@ pub enum Refusal {
         /// Where it was.
         before: String,
     },
+    /// A process with fewer sending threads than the job has trees takes a rank.
+    #[error(
+        "rank {rank} offers {offered} sending threads, and the ranks of the job have {trees}: offer as many, or start all \
+         ranks again"
+    )]
+    Threads {
+        /// The rank.
+        rank: u32,
+        /// Sending threads that it offers.
+        offered: usize,
+        /// Trees of the job.
+        trees: usize,
+    },
     /// Ranks have left, so nobody new can come.
     #[error("the job of this name is ending: wait until all of its ranks have left")]
     Ending,

@@ -16,16 +16,24 @@ const TELL_GAP: Span = Span::from_s(1);
 /// The stalls of a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stalls {
-    by_rank: BTreeMap<u32, Ongoing>,
+    /// By rank, and by the tree that the rank waits in.
+    by_rank: BTreeMap<(u32, u32), Ongoing>,
     /// The fragment that the server was last asked for, and when.
-    asked: Option<(u64, Time)>,
+    asked: Option<(Fragment, Time)>,
     /// What it said of which fragment.
-    answer: Option<(u64, Missing)>,
+    answer: Option<(Fragment, Missing)>,
     /// Whom and what the last diagnosis named, and when it is repeated.
     told: Option<(Vec<u32>, Option<u64>, Reminder)>,
 }
 
-/// One rank's stall.
+/// A fragment of a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fragment {
+    pub(super) tree: u32,
+    pub(super) sequence: u64,
+}
+
+/// One rank's stall in one tree.
 #[derive(Clone, Debug)]
 pub(super) struct Ongoing {
     pub(super) stall: Stall,
@@ -35,29 +43,36 @@ pub(super) struct Ongoing {
 }
 
 impl Stalls {
-    pub(super) fn note(&mut self, now: Time, rank: u32, stall: Stall) {
+    pub(super) fn note(&mut self, now: Time, (rank, tree): (u32, u32), stall: Stall) {
         let mut began = Time::from_ps(now.as_ps().saturating_sub(stall.since.as_ps()));
-        if let Some(known) = self.by_rank.get(&rank).filter(|known| {
+        if let Some(known) = self.by_rank.get(&(rank, tree)).filter(|known| {
             (known.stall.operation, &known.stall.waits) == (stall.operation, &stall.waits)
         }) {
             began = began.min(known.began);
         }
-        self.by_rank.insert(rank, Ongoing { stall, began, heard: now });
+        self.by_rank.insert((rank, tree), Ongoing { stall, began, heard: now });
     }
 
-    /// Ends the rank's stall if it came further.
-    pub(super) fn progress(&mut self, rank: u32, progress: &Progress) {
-        let is_past = |known: &Ongoing| match known.stall.waits {
-            Waits::Fragment(sequence) => progress.fragment > sequence,
-            Waits::Ranks(_) => progress.operation > known.stall.operation,
-        };
-        if self.by_rank.get(&rank).is_some_and(is_past) {
-            self.forget(rank);
-        }
+    /// Ends the rank's stalls that it came past in a tree. Operations are counted in the first one.
+    pub(super) fn progress(&mut self, (rank, tree): (u32, u32), progress: &Progress) {
+        self.retain(|(of, at), known| {
+            let is_past = match known.stall.waits {
+                Waits::Fragment(sequence) => at == tree && progress.fragment > sequence,
+                Waits::Ranks(_) => tree == 0 && progress.operation > known.stall.operation,
+            };
+            of != rank || !is_past
+        });
     }
 
     pub(super) fn forget(&mut self, rank: u32) {
-        self.by_rank.remove(&rank);
+        self.retain(|(of, _), _| of != rank);
+    }
+
+    fn retain(&mut self, keeps: impl Fn((u32, u32), &Ongoing) -> bool) {
+        if self.by_rank.is_empty() {
+            return;
+        }
+        self.by_rank.retain(|at, known| keeps(*at, known));
         if self.by_rank.is_empty() {
             *self = Stalls::default();
         }
@@ -66,56 +81,75 @@ impl Stalls {
     /// Ends the stalls that are not repeated.
     pub(super) fn expire(&mut self, now: Time, every: Span) {
         let is_over = |known: &Ongoing| now.since(known.heard) > every.max(TELL_GAP) * 3;
-        let over = self.by_rank.iter().filter(|(_, known)| is_over(known)).map(|(rank, _)| *rank);
-        for rank in over.collect::<Vec<u32>>() {
-            self.forget(rank);
-        }
+        self.retain(|_, known| !is_over(known));
     }
 
-    /// The stall that explains the others: at the lowest fragment, or else the oldest.
-    pub(super) fn first(&self) -> Option<(u32, &Ongoing)> {
-        let order = |known: &Ongoing| match known.stall.waits {
-            Waits::Fragment(sequence) => (sequence, known.began),
-            Waits::Ranks(_) => (u64::MAX, known.began),
+    /// The rank and the tree of the stall that explains the others: that of the lowest fragment of the first tree that has
+    /// one, or else the oldest. Fragments of different trees say nothing of each other.
+    pub(super) fn first(&self) -> Option<((u32, u32), &Ongoing)> {
+        let order = |tree: u32, known: &Ongoing| match known.stall.waits {
+            Waits::Fragment(sequence) => (false, tree, sequence, known.began),
+            Waits::Ranks(_) => (true, 0, 0, known.began),
         };
-        self.by_rank
-            .iter()
-            .min_by_key(|(_, known)| order(known))
-            .map(|(&rank, known)| (rank, known))
+        let stalls = self.by_rank.iter().map(|(at, known)| (*at, known));
+        stalls.min_by_key(|((_, tree), known)| order(*tree, known))
+    }
+
+    /// The fragment of the first stall, if it is about one.
+    fn first_fragment(&self) -> Option<Fragment> {
+        let ((_, tree), known) = self.first()?;
+        match known.stall.waits {
+            Waits::Fragment(sequence) => Some(Fragment { tree, sequence }),
+            Waits::Ranks(_) => None,
+        }
     }
 
     /// The fragment to ask the server for, if it is time.
-    pub(super) fn question(&mut self, now: Time) -> Option<u64> {
-        let Waits::Fragment(sequence) = self.first()?.1.stall.waits else { return None };
-        let is_recent = |(asked, at): (u64, Time)| asked == sequence && now.since(at) < ASK_GAP;
+    pub(super) fn question(&mut self, now: Time) -> Option<Fragment> {
+        let fragment = self.first_fragment()?;
+        let is_recent =
+            |(asked, at): (Fragment, Time)| asked == fragment && now.since(at) < ASK_GAP;
         if self.asked.is_some_and(is_recent) {
             return None;
         }
-        self.asked = Some((sequence, now));
-        Some(sequence)
+        self.asked = Some((fragment, now));
+        Some(fragment)
     }
 
-    pub(super) fn answer(&mut self, sequence: u64, missing: Missing) {
-        self.answer = Some((sequence, missing));
+    pub(super) fn answer(&mut self, fragment: Fragment, missing: Missing) {
+        self.answer = Some((fragment, missing));
     }
 
     /// What the server said of a fragment.
-    pub(super) fn answer_for(&self, sequence: u64) -> Option<&Missing> {
-        self.answer.as_ref().filter(|(asked, _)| *asked == sequence).map(|(_, missing)| missing)
+    pub(super) fn answer_for(&self, fragment: Fragment) -> Option<&Missing> {
+        self.answer.as_ref().filter(|(asked, _)| *asked == fragment).map(|(_, missing)| missing)
     }
 
     /// Whether the server was heard, where it has to be.
     pub(super) fn is_explained(&self) -> bool {
-        self.first().is_some_and(|(_, known)| match known.stall.waits {
-            Waits::Fragment(sequence) => self.answer_for(sequence).is_some(),
-            Waits::Ranks(_) => true,
-        })
+        let is_answered = |fragment| self.answer_for(fragment).is_some();
+        !self.by_rank.is_empty() && self.first_fragment().is_none_or(is_answered)
     }
 
     /// The ranks that wait for a fragment.
-    pub(super) fn waiting_for(&self, sequence: u64) -> impl Iterator<Item = u32> + '_ {
-        let waits = move |known: &Ongoing| known.stall.waits == Waits::Fragment(sequence);
-        self.by_rank.iter().filter(move |(_, known)| waits(known)).map(|(rank, _)| *rank)
+    pub(super) fn waiting_for(&self, fragment: Fragment) -> impl Iterator<Item = u32> + '_ {
+        let Fragment { tree, sequence } = fragment;
+        let waits = move |((_, at), known): &(&(u32, u32), &Ongoing)| {
+            *at == tree && known.stall.waits == Waits::Fragment(sequence)
+        };
+        self.by_rank.iter().filter(waits).map(|((rank, _), _)| *rank)
+    }
+
+    /// The ranks that all stalls of a rank wait for. None if it waits for a fragment, or for nothing.
+    fn awaited_by(&self, rank: u32) -> Vec<u32> {
+        let mut all = Vec::new();
+        for (_, known) in self.by_rank.range((rank, 0)..=(rank, u32::MAX)) {
+            match &known.stall.waits {
+                Waits::Ranks(ranks) if !ranks.is_empty() => all.extend(ranks),
+                _ => return Vec::new(),
+            }
+        }
+        all
     }
 
     /// Whoever these wait for that waits for no rank itself; these, if they wait in a circle.
@@ -126,10 +160,11 @@ impl Stalls {
             if !seen.insert(rank) {
                 continue;
             }
-            match self.by_rank.get(&rank).map(|known| &known.stall.waits) {
-                Some(Waits::Ranks(others)) if !others.is_empty() => open.extend(others),
-                _ => drop(roots.insert(rank)),
+            let awaited = self.awaited_by(rank);
+            if awaited.is_empty() {
+                roots.insert(rank);
             }
+            open.extend(awaited);
         }
         if roots.is_empty() { ranks } else { roots.into_iter().collect() }
     }

@@ -233,10 +233,7 @@ impl Registry {
     /// A switch has answered a probe. Jobs whose set-up waits for it go on.
     pub fn switch_answered(&mut self, now: Time, switch: NodeId, limits: SwitchLimits) {
         self.switches.answer(now, switch, limits);
-        let waiting = self.jobs.values().filter(|job| job.plan.is_open).map(|job| job.id);
-        for id in waiting.collect::<Vec<_>>() {
-            self.set_up(now, id, None);
-        }
+        self.go_on(now);
     }
 
     /// Asks the switches that a rank brings along, if they are new: when all ranks are there, they have answered.

@@ -23,6 +23,7 @@ mod resuming;
 mod stalling;
 mod swarm;
 mod switching;
+mod trees;
 
 const SECRET: Secret = Secret([7; 16]);
 /// 10.1.0.1:4800.
@@ -153,9 +154,9 @@ impl Hall {
             process,
             host,
             switch: None,
-            resume: None,
+            resumes: Vec::new(),
             ticket: None,
-            threads: 1,
+            more_nodes: Vec::new(),
             mtu_bytes: None,
         }
     }
@@ -183,7 +184,12 @@ impl Hall {
     }
 
     fn say(&mut self, rank: u32, said: FromRank) {
-        self.registry.hear(self.now, self.links[&rank], said);
+        self.say_of(0, rank, said);
+    }
+
+    /// Says something of a tree.
+    fn say_of(&mut self, tree: u32, rank: u32, said: FromRank) {
+        self.registry.hear(self.now, self.links[&rank], tree, said);
     }
 
     fn hang_up(&mut self, rank: u32) {
@@ -228,7 +234,9 @@ impl Hall {
     /// Messages to a rank, as of the last look, without its ticket.
     fn sent_to(&self, rank: u32) -> Vec<ToRank> {
         let mine = |action: &Action| match action {
-            Action::Tell { link, message } if *link == self.links[&rank] => Some(message.clone()),
+            Action::Tell { link, message, .. } if *link == self.links[&rank] => {
+                Some(message.clone())
+            }
             _ => None,
         };
         let is_ticket = |message: &ToRank| matches!(message, ToRank::Joined { .. });
@@ -238,7 +246,7 @@ impl Hall {
     /// Tickets that a rank got, as of the last look.
     fn tickets(&self, rank: u32) -> Vec<RankTicket> {
         let ticket = |action: &Action| match action {
-            Action::Tell { link, message: ToRank::Joined { ticket } } => {
+            Action::Tell { link, message: ToRank::Joined { ticket }, .. } => {
                 (*link == self.links[&rank]).then_some(*ticket)
             }
             _ => None,

@@ -87,8 +87,8 @@ impl Registry {
     /// The jobs that there are, and their memory.
     pub fn listing(&self) -> Listing {
         let mut memory_bytes_by_holder = BTreeMap::new();
-        for job in self.jobs.values().filter(|job| job.memory_bytes > 0) {
-            *memory_bytes_by_holder.entry(job.owner).or_insert(0) += job.memory_bytes;
+        for job in self.jobs.values().filter(|job| job.memory_bytes() > 0) {
+            *memory_bytes_by_holder.entry(job.owner).or_insert(0) += job.memory_bytes();
         }
         Listing { jobs: self.summaries(), memory_bytes_by_holder, refused: self.refused_jobs }
     }
@@ -101,9 +101,15 @@ impl Registry {
             name: job.name.clone(),
             ranks: job.workers,
             connected: connected(job) as u32,
-            switches_left_out: job.plan.left_out().count() as u32,
+            switches_left_out: job.left_out().len() as u32,
         });
         jobs.collect()
+    }
+
+    /// The latest epoch of the trees of a job, 0 before the first.
+    fn epoch(&self, job: &Job) -> u32 {
+        let setups = job.all_trees().filter_map(|at| self.registrar.setup(at.id()));
+        setups.map(|setup| setup.epoch).max().unwrap_or(0)
     }
 
     /// Silence of a kernel that means death in a job. The default for a job that there is not.
@@ -126,8 +132,8 @@ impl Registry {
             id: job.id,
             name: job.name.clone(),
             workers: job.workers,
-            epoch: self.registrar.setup(job.id).map_or(0, |setup| setup.epoch),
-            left_out: job.plan.left_out().collect(),
+            epoch: self.epoch(job),
+            left_out: job.left_out().into_iter().collect(),
             ranks: job.ranks.iter().map(rank).collect(),
         };
         View {
@@ -218,8 +224,11 @@ fn named(counters: &[(&'static str, u64)]) -> Vec<v1::Counter> {
     counters.iter().map(counter).collect()
 }
 
+/// How far a rank is, in the tree in which it has not moved for longest.
 fn progress(now: Time, rank: u32, attendee: &Attendee) -> v1::RankProgress {
-    let (at, last) = attendee.progress.unwrap_or((now, Default::default()));
+    let all = attendee.progress.keys().rev().filter_map(|tree| attendee.progress_in(*tree));
+    let slowest = all.max_by_key(|(_, progress)| progress.since);
+    let (at, last) = slowest.unwrap_or((now, Default::default()));
     v1::RankProgress {
         rank,
         operation: last.operation,

@@ -57,7 +57,8 @@ pub(super) struct Desk {
 
 /// Our end of a stream. Dropping it ends the stream.
 struct Outgoing {
-    messages: mpsc::Sender<ToRank>,
+    /// With the trees that they are about.
+    messages: mpsc::Sender<(u32, ToRank)>,
     unread: Unread,
     _is_open: oneshot::Sender<()>,
 }
@@ -67,7 +68,7 @@ pub(super) struct Stream {
     pub(super) link: LinkId,
     /// Silence of a kernel that means death in this job.
     pub(super) failure_after: Span,
-    pub(super) messages: mpsc::Receiver<ToRank>,
+    pub(super) messages: mpsc::Receiver<(u32, ToRank)>,
     pub(super) unread: Unread,
     /// Resolves when the stream has ended.
     pub(super) closed: oneshot::Receiver<()>,
@@ -136,7 +137,7 @@ impl Desk {
 
     fn act(&mut self, now: Time, action: Action) {
         match action {
-            Action::Tell { link, message } => {
+            Action::Tell { link, tree, message } => {
                 let Some(stream) = self.streams.get(&link) else { return };
                 let can_be_lost = matches!(message, ToRank::Diagnosis(_) | ToRank::Waiting { .. });
                 if can_be_lost && stream.messages.capacity() <= RESERVED_MESSAGES {
@@ -144,7 +145,7 @@ impl Desk {
                 }
                 // What it misses now it can never make up for.
                 let is_lost = !stream.unread.enqueue(&message);
-                if is_lost || stream.messages.try_send(message).is_err() {
+                if is_lost || stream.messages.try_send((tree, message)).is_err() {
                     self.refused.count(Reason::Unread);
                     self.streams.remove(&link);
                     self.registry.hang_up(now, link, Ending::Closed);

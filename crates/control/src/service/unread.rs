@@ -22,12 +22,15 @@ use tonic::Status;
 
 use crate::clock::Clock;
 use crate::convert;
-use crate::message::ToRank;
+use crate::message::{TREES_MAX, ToRank};
 use crate::v1;
 
-/// Most welcomes and set-ups that wait for one rank. A set-up needs an answer of every rank, so that one that is stopped has few
-/// of them.
-const LARGE_MESSAGES_MAX: usize = 16;
+/// Most welcomes and set-ups of a tree that wait for one rank. A set-up needs an answer of every rank, so that one that is
+/// stopped has few of them.
+const LARGE_MESSAGES_OF_TREE: usize = 4;
+
+/// The same of all trees, and welcomes.
+const LARGE_MESSAGES_MAX: usize = 16 + LARGE_MESSAGES_OF_TREE * TREES_MAX as usize;
 
 /// Bytes that a welcome or a set-up takes for each rank while it is sent, at most.
 pub(super) const RANK_BYTES: usize = 128;
@@ -35,6 +38,9 @@ pub(super) const RANK_BYTES: usize = 128;
 /// Messages that take no more than this are made without memory of the budget, and the next message of a stream is made when
 /// no more than this of those before has to be sent.
 const SMALL_BYTES: usize = 4 << 10;
+
+/// Bytes that a welcome takes beyond them for the node of a sending thread.
+const NODE_BYTES: usize = 4;
 
 /// Bytes before each message of a stream.
 const PREFIX_BYTES: usize = 5;
@@ -235,29 +241,34 @@ impl Unread {
 
 /// Bytes that a message takes while it is sent, if it grows with the ranks of a job.
 fn large_bytes(message: &ToRank) -> Option<usize> {
-    let ranks = match message {
-        ToRank::Welcome(welcome) => welcome.roster.len(),
-        ToRank::Adopt { setup, .. } => setup.trees.iter().map(|tree| tree.workers() as usize).sum(),
-        _ => return None,
-    };
-    Some(ranks.saturating_mul(RANK_BYTES))
+    let ranks = |count: usize, bytes: usize| Some(count.saturating_mul(bytes));
+    match message {
+        ToRank::Welcome(welcome) => {
+            ranks(welcome.roster.len(), RANK_BYTES + NODE_BYTES * welcome.trees() as usize)
+        }
+        ToRank::Adopt { setup, .. } => {
+            ranks(setup.trees.iter().map(|tree| tree.workers() as usize).sum(), RANK_BYTES)
+        }
+        _ => None,
+    }
 }
 
 type Taken = Pin<Box<dyn Future<Output = Option<Held>> + Send>>;
 
 /// Messages on their path to a rank. Each is turned into what travels when it can be sent.
 pub(super) struct Answers {
-    messages: mpsc::Receiver<ToRank>,
+    /// With the trees that they are about.
+    messages: mpsc::Receiver<(u32, ToRank)>,
     rooms: Rooms,
     unread: Unread,
     clock: Clock,
     /// Message that waits for memory.
-    next: Option<(ToRank, Taken)>,
+    next: Option<(u32, ToRank, Taken)>,
 }
 
 impl Answers {
     pub(super) fn new(
-        messages: mpsc::Receiver<ToRank>,
+        messages: mpsc::Receiver<(u32, ToRank)>,
         rooms: Rooms,
         unread: Unread,
         clock: Clock,
@@ -265,8 +276,8 @@ impl Answers {
         Answers { messages, rooms, unread, clock, next: None }
     }
 
-    fn make(&self, message: &ToRank) -> v1::ToRank {
-        let made = convert::write_to_rank(message);
+    fn make(&self, tree: u32, message: &ToRank) -> v1::ToRank {
+        let made = convert::write_to_rank(tree, message);
         self.unread.make(made.encoded_len() + PREFIX_BYTES);
         made
     }
@@ -281,7 +292,7 @@ impl Stream for Answers {
     ) -> Poll<Option<Result<v1::ToRank, Status>>> {
         if self.next.is_none() {
             ready!(self.unread.poll_sent(context));
-            let Some(message) = ready!(self.messages.poll_recv(context)) else {
+            let Some((tree, message)) = ready!(self.messages.poll_recv(context)) else {
                 return Poll::Ready(None);
             };
             let bytes = large_bytes(&message);
@@ -289,18 +300,18 @@ impl Stream for Answers {
                 self.unread.dequeue();
             }
             match bytes.filter(|bytes| *bytes > SMALL_BYTES) {
-                None => return Poll::Ready(Some(Ok(self.make(&message)))),
+                None => return Poll::Ready(Some(Ok(self.make(tree, &message)))),
                 Some(bytes) => {
                     let taken = self.rooms.clone().take(bytes);
-                    self.next = Some((message, Box::pin(taken)));
+                    self.next = Some((tree, message, Box::pin(taken)));
                 }
             }
         }
-        let Some((_, taken)) = &mut self.next else { return Poll::Ready(None) };
+        let Some((_, _, taken)) = &mut self.next else { return Poll::Ready(None) };
         let held = ready!(taken.as_mut().poll(context));
-        let Some((message, _)) = self.next.take() else { return Poll::Ready(None) };
+        let Some((tree, message, _)) = self.next.take() else { return Poll::Ready(None) };
         self.unread.lock().held = held.map(|held| (self.clock.now(), held));
-        Poll::Ready(Some(Ok(self.make(&message))))
+        Poll::Ready(Some(Ok(self.make(tree, &message))))
     }
 }
 
@@ -318,12 +329,13 @@ mod tests {
 
     fn welcome(ranks: u32) -> ToRank {
         let ticket = Ticket { job: JobId(u64::MAX), proof: Proof([255; 32]) };
-        let place = Place { node: NodeId(u32::MAX), host: u32::MAX, threads: u32::MAX };
+        let more_nodes = vec![NodeId(u32::MAX); TREES_MAX as usize - 1];
+        let place = Place { node: NodeId(u32::MAX), more_nodes, host: u32::MAX };
         ToRank::Welcome(Arc::new(Welcome {
             ticket,
-            lane_keys: [Key([255; 16]); LANES],
+            lane_keys: vec![[Key([255; 16]); LANES]; TREES_MAX as usize],
             roster: vec![place; ranks as usize],
-            round: u32::MAX,
+            rounds: vec![u32::MAX; TREES_MAX as usize],
             has_switch: true,
             probes_paths: true,
         }))
@@ -333,7 +345,7 @@ mod tests {
         Rooms { own: Room::new(own), total: Room::new(total) }
     }
 
-    fn stream(rooms: &Rooms) -> (mpsc::Sender<ToRank>, Unread, Answers) {
+    fn stream(rooms: &Rooms) -> (mpsc::Sender<(u32, ToRank)>, Unread, Answers) {
         let (sender, messages) = mpsc::channel(64);
         let unread = Unread::default();
         let answers = Answers::new(messages, rooms.clone(), unread.clone(), Clock::start());
@@ -364,15 +376,16 @@ mod tests {
     fn copies_that_are_not_read_take_no_more_than_the_budget() {
         let ranks = 1_000;
         // Room for two copies.
-        let rooms = rooms(2 * ranks * RANK_BYTES + UNIT_BYTES, 1 << 30);
+        let budgeted = ranks * (RANK_BYTES + NODE_BYTES * TREES_MAX as usize);
+        let rooms = rooms(2 * budgeted + UNIT_BYTES, 1 << 30);
         let mut streams = [(); 3].map(|()| stream(&rooms));
         for (sender, unread, _) in &streams {
             let message = welcome(ranks as u32);
             assert!(unread.enqueue(&message));
-            sender.try_send(message).unwrap();
+            sender.try_send((0, message)).unwrap();
         }
         let bytes = poll(&mut streams[0].2).expect("there is room");
-        assert!(bytes < ranks * RANK_BYTES, "{bytes} bytes for {ranks} ranks");
+        assert!(bytes < budgeted, "{bytes} bytes for {ranks} ranks");
         keep(&streams[0].1);
         assert!(poll(&mut streams[1].2).is_some() && poll(&mut streams[2].2).is_none());
         assert_eq!(poll(&mut streams[0].2), None, "there is no other message");
@@ -390,7 +403,8 @@ mod tests {
         let rooms = rooms(1 << 30, 1 << 30);
         let (sender, unread, mut answers) = stream(&rooms);
         // Small ones are not counted, and there are few of them.
-        let small = || sender.try_send(welcome(SMALL_BYTES as u32 / RANK_BYTES as u32)).unwrap();
+        let ranks = SMALL_BYTES / (RANK_BYTES + NODE_BYTES * TREES_MAX as usize);
+        let small = || sender.try_send((0, welcome(ranks as u32))).unwrap();
         (0..9).for_each(|_| small());
         let mut made = 0;
         while let Some(bytes) = poll(&mut answers) {
@@ -406,7 +420,7 @@ mod tests {
             keep(&unread);
             send(&unread);
         }
-        sender.try_send(welcome(1_000)).unwrap();
+        sender.try_send((0, welcome(1_000))).unwrap();
         small();
         assert!(poll(&mut answers).is_some() && !rooms.own.is_free());
         keep(&unread);
@@ -419,11 +433,11 @@ mod tests {
     // spec: E-12 machine
     #[test]
     fn who_holds_what_others_wait_for_is_blocking_after_a_while() {
-        let rooms = rooms(200_000, 1 << 30);
+        let rooms = rooms(300_000, 1 << 30);
         let mut streams = [(); 2].map(|()| stream(&rooms));
         for (sender, unread, _) in &streams {
             assert!(unread.enqueue(&welcome(1_000)));
-            sender.try_send(welcome(1_000)).unwrap();
+            sender.try_send((0, welcome(1_000))).unwrap();
         }
         assert!(poll(&mut streams[0].2).is_some());
         let later = Clock::start().now() + UNREAD_FOR * 2;
@@ -449,7 +463,7 @@ mod tests {
     fn few_large_messages_wait_for_one_rank() {
         let unread = Unread::default();
         let enqueue = |message: &ToRank| unread.enqueue(message);
-        assert_eq!((0..100).filter(|_| enqueue(&welcome(2))).count(), LARGE_MESSAGES_MAX);
+        assert_eq!((0..1_000).filter(|_| enqueue(&welcome(2))).count(), LARGE_MESSAGES_MAX);
         assert!(enqueue(&ToRank::ReportOperations), "others are counted by number alone");
     }
 }

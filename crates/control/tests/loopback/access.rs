@@ -114,7 +114,7 @@ fn nonsense_is_refused() {
     let stage = stage(|_| {});
     let address = stage.service.local_address();
     let attend = |messages: Vec<v1::from_rank::Message>| {
-        let wrap = |message| v1::FromRank { message: Some(message) };
+        let wrap = |message| v1::FromRank { tree: 0, message: Some(message) };
         let messages: Vec<v1::FromRank> = messages.into_iter().map(wrap).collect();
         raw(address, None, async |mut client| client.attend(iter(messages)).await.map(drop))
     };

@@ -251,11 +251,13 @@ fn messages_have_a_rate_for_each_token() {
         // All at once: packets of single messages that nobody reads would be too many for HTTP/2.
         let (sender, stream) = tokio::sync::mpsc::channel(600);
         let message = v1::from_rank::Message::Join(join(job, 0, 6_000));
-        sender.try_send(v1::FromRank { message: Some(message) }).expect("there is room");
+        sender.try_send(v1::FromRank { tree: 0, message: Some(message) }).expect("there is room");
         let progress = v1::Progress { operation: 1, fragment: 1, since_ms: 0 };
         let message = Some(v1::from_rank::Message::Progress(progress));
         for _ in 0..560 {
-            sender.try_send(v1::FromRank { message: message.clone() }).expect("there is room");
+            sender
+                .try_send(v1::FromRank { tree: 0, message: message.clone() })
+                .expect("there is room");
         }
         let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
         let mut answers = client.attend(stream).await.unwrap().into_inner();
@@ -405,11 +407,11 @@ fn streams_that_are_opened_again_and_again_are_read_slowly() {
         for _ in 0..60 {
             let (sender, stream) = tokio::sync::mpsc::channel(64);
             let message = v1::from_rank::Message::Join(join(job, 0, 6_000));
-            sender.try_send(v1::FromRank { message: Some(message) }).expect("there is room");
+            sender.try_send(v1::FromRank { tree: 0, message: Some(message) }).expect("there is room");
             let progress = v1::Progress { operation: 1, fragment: 1, since_ms: 0 };
             let message = Some(v1::from_rank::Message::Progress(progress));
             for _ in 0..16 {
-                sender.try_send(v1::FromRank { message: message.clone() }).expect("there is room");
+                sender.try_send(v1::FromRank { tree: 0, message: message.clone() }).expect("there is room");
             }
             let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
             // The one before may not have ended yet.

@@ -28,9 +28,9 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     let ranks = [first, start(1, "a"), start(2, "b"), start(3, "b")];
     let welcome = ranks[3].welcome();
     let job = welcome.ticket.job;
-    let place = |rank, host| Place { node: node(rank), host, threads: 1 };
+    let place = |rank, host| Place { node: node(rank), more_nodes: Vec::new(), host };
     assert_eq!(welcome.roster, [place(0, 0), place(1, 0), place(2, 1), place(3, 1)]);
-    assert_eq!(welcome.lane_keys[2], Key::derive(&SECRET, JobId(job.0 + 3), 1));
+    assert_eq!(welcome.lane_keys[0][2], Key::derive(&SECRET, JobId(job.0 + 3), 1));
     assert_eq!((ranks[0].answer(None), ranks[2].answer(None)), (1, 1));
     let (key, setup, seat) = ranks[2].expect(|event| match event {
         ControlEvent::Adopt { setup, seat, key } => Some((*key, setup.clone(), *seat)),

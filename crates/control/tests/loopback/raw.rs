@@ -175,7 +175,7 @@ pub fn open_stream(
 ) -> (tokio::sync::mpsc::Sender<v1::FromRank>, ReceiverStream<v1::FromRank>) {
     let (sender, messages) = tokio::sync::mpsc::channel(1);
     let message = Some(v1::from_rank::Message::Join(join));
-    sender.try_send(v1::FromRank { message }).expect("the queue is empty");
+    sender.try_send(v1::FromRank { tree: 0, message }).expect("the queue is empty");
     (sender, ReceiverStream::new(messages))
 }
 
@@ -183,7 +183,7 @@ pub fn open_stream(
 pub fn stream_of(join: v1::Join) -> impl tokio_stream::Stream<Item = v1::FromRank> + Send {
     let message = Some(v1::from_rank::Message::Join(join));
     tokio_stream::StreamExt::chain(
-        tokio_stream::once(v1::FromRank { message }),
+        tokio_stream::once(v1::FromRank { tree: 0, message }),
         tokio_stream::pending(),
     )
 }

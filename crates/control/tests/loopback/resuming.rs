@@ -16,8 +16,8 @@ fn a_service_that_restarts_goes_on_with_the_same_job() {
     let before = stage(|config| config.bind = address);
     let ranks = pair(address, &Settings::default());
     let Told::Adopt(setup) = before.plane.told.lock().unwrap()[0].clone() else { panic!() };
-    ranks[0].attendance.set_watermark(700);
-    ranks[1].attendance.set_watermark(690);
+    ranks[0].attendance.set_watermark(0, 700);
+    ranks[1].attendance.set_watermark(0, 690);
     before.service.stop();
     for rank in &ranks {
         rank.expect(|event| matches!(event, ControlEvent::Disconnected { .. }).then_some(()));

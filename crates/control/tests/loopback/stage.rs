@@ -152,7 +152,7 @@ pub fn attend_config(address: SocketAddr, workers: u32, rank: u32, host: &str) -
         life: 1_000 + u64::from(rank),
         host: host.into(),
         switch: None,
-        threads: 1,
+        more_nodes: Vec::new(),
         mtu_bytes: None,
         ticket: None,
         settings: Settings::default(),
@@ -169,7 +169,7 @@ impl Rank {
         let (sender, events) = mpsc::channel();
         let pause = Arc::new(Mutex::new(None));
         let pauses = Arc::clone(&pause);
-        let attendance = Attendance::start(config, move |event| {
+        let attendance = Attendance::start(config, move |_, event| {
             let pause = pauses.lock().expect("no test thread panicked").take();
             if let Some(pause) = pause {
                 std::thread::sleep(pause);

@@ -150,7 +150,7 @@ async fn attend_blindly(
         let answer = v1::Answer { round: 1, seat: rank, ..Default::default() };
         let message = Some(v1::from_rank::Message::Answer(answer));
         // The stream may have been closed.
-        let _ = sender.send(v1::FromRank { message }).await;
+        let _ = sender.send(v1::FromRank { tree: 0, message }).await;
     }
     senders
 }

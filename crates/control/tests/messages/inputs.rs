@@ -50,6 +50,7 @@ fn inputs() -> Inputs {
         ),
         ("fails", [life.concat(), from_rank(FromRank::Failing(failing))].concat()),
         ("paths", [life.concat(), from_rank(FromRank::Paths(paths()))].concat()),
+        ("trees", trees()),
         ("aborts", [life.concat(), from_rank(FromRank::Aborting(aborting()))].concat()),
         ("operation", [life.concat(), from_rank(FromRank::Operation(operation))].concat()),
         ("welcome", to_rank(ToRank::Welcome(welcome()))),
@@ -81,11 +82,29 @@ fn written(flags: u8, message: &impl Message) -> Vec<u8> {
 }
 
 fn from_rank(message: FromRank) -> Vec<u8> {
-    written(FROM_RANK | REPAIRED, &v1::FromRank { message: Some(message) })
+    of_tree(0, message)
+}
+
+/// A message about a tree of the job.
+fn of_tree(tree: u32, message: FromRank) -> Vec<u8> {
+    written(FROM_RANK | REPAIRED, &v1::FromRank { tree, message: Some(message) })
 }
 
 fn to_rank(message: ToRank) -> Vec<u8> {
-    written(TO_RANK, &v1::ToRank { message: Some(message) })
+    written(TO_RANK, &v1::ToRank { tree: 1, message: Some(message) })
+}
+
+/// The life of a job of two ranks on two hosts with a sending thread more, whose second tree stalls.
+fn trees() -> Vec<u8> {
+    let on = |host: &str, join: v1::Join| v1::Join { host: host.into(), ..join };
+    let joins = [on("a", join(0)), on("b", join(1))].map(|join| from_rank(FromRank::Join(join)));
+    let answer = v1::Answer { round: 1, seat: 1, watermark: None };
+    let answers = [0, 1].map(|tree| of_tree(tree, FromRank::Answer(answer)));
+    let stall = v1::Stalled { operation: 3, fragment: Some(7), ranks: Vec::new(), since_ms: 9_000 };
+    let progress = v1::Progress { operation: 3, fragment: 70, since_ms: 5 };
+    let last =
+        [of_tree(1, FromRank::Stalled(stall)), of_tree(1, FromRank::Progress(progress))].concat();
+    [written(REGISTRATION, &registration(2, None)), joins.concat(), answers.concat(), last].concat()
 }
 
 fn registration(workers: u32, resume: Option<v1::Ticket>) -> v1::RegisterRequest {
@@ -121,6 +140,13 @@ fn registered() -> v1::RegisterResponse {
 }
 
 fn join(rank: u32) -> v1::Join {
+    let resume = v1::Resume {
+        round: 1,
+        watermark: Some(64),
+        fragment_values: Some(62),
+        span_fragments: Some(500),
+        sends_halves: Some(true),
+    };
     v1::Join {
         job: 8,
         rank,
@@ -128,15 +154,9 @@ fn join(rank: u32) -> v1::Join {
         host: "host".into(),
         life: 5,
         switch: Some(0x0001_2000),
-        resume: Some(v1::Resume {
-            round: 1,
-            watermark: Some(64),
-            fragment_values: Some(62),
-            span_fragments: Some(500),
-            sends_halves: Some(true),
-        }),
+        resumes: vec![resume; 2],
         ticket: Some(rank_ticket()),
-        threads: 4,
+        more_nodes: vec![0x0001_2328 + 8 * rank],
         mtu_bytes: 9_000,
     }
 }
@@ -156,12 +176,12 @@ fn aborting() -> v1::Aborting {
 fn welcome() -> v1::Welcome {
     v1::Welcome {
         ticket: Some(v1::Ticket { job: 8, proof: vec![7; PROOF_BYTES] }),
-        lane_keys: vec![vec![1; 16]; LANES],
+        lane_keys: vec![vec![1; 16]; 2 * LANES],
         roster: vec![
-            v1::Place { node: 9, host: 0, threads: 4 },
-            v1::Place { node: 17, host: 1, threads: 1 },
+            v1::Place { node: 9, more_nodes: vec![25], host: 0 },
+            v1::Place { node: 17, more_nodes: vec![33], host: 1 },
         ],
-        round: 2,
+        rounds: vec![2, 3],
         has_switch: false,
         probes_paths: true,
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thalweg_aggregate::server::SwitchPath;
 use thalweg_aggregate::{Server, Setup, server};
 use thalweg_control::{
-    Budgets, Counters, Credentials, DataPlane, JobBudgets, JobSummary, Listing, Missing,
+    Budgets, Counters, Credentials, DataPlane, JobBudgets, JobSummary, JobTree, Listing, Missing,
     MissingAnswer, Reporter, Service, ServiceConfig, ServiceError, ServiceNote, TlsFiles, random,
 };
 use thalweg_core::{JobId, NodeId, Time, body_bytes_of_mtu};
@@ -122,11 +122,11 @@ impl From<Error> for Start {
     }
 }
 
-/// The machines, as the control channel sees them.
+/// The machines, as the control channel sees them. To them every tree of a job is a job, with an id of its own.
 struct Data {
     /// One for each core: its node, and its thread.
     cores: Vec<(NodeId, Pilot<TrainingHost>)>,
-    /// The core that has each job.
+    /// The core that has each tree.
     jobs: Mutex<BTreeMap<JobId, usize>>,
     reporter: Arc<OnceLock<Reporter>>,
 }
@@ -270,18 +270,20 @@ impl ServerDaemon {
             server: server::Stats::default(),
             jobs: Vec::new(),
         };
+        let mut all = BTreeMap::<JobId, server::Stats>::new();
         for (_, pilot) in &self.data.cores {
             let (net, stats, jobs, memory) = pilot.ask(move |driver| {
                 let server = driver.machine().server();
-                let jobs = server.map(|server| server.jobs().collect()).unwrap_or_default();
+                let jobs: Vec<_> = server.map(|server| server.jobs().collect()).unwrap_or_default();
                 let memory = MemorySnapshot::new(budget, &Listing::default(), server);
                 (*driver.stats(), totals(driver.machine()), jobs, memory)
             })?;
             whole.net += &net;
             whole.server += &stats;
-            whole.jobs.extend::<Vec<_>>(jobs);
+            add_up(&mut all, jobs);
             whole.memory.add(memory);
         }
+        whole.jobs = all.into_iter().collect();
         Some(whole)
     }
 
@@ -309,6 +311,14 @@ impl ServerDaemon {
         let cores = self.data.cores.iter();
         let ends: Vec<Result<(), Error>> = cores.map(|(_, pilot)| pilot.stop()).collect();
         ends.into_iter().collect()
+    }
+}
+
+/// Adds up what is counted of trees by their jobs.
+// spec: F-04
+fn add_up(jobs: &mut BTreeMap<JobId, server::Stats>, trees: Vec<(JobId, server::Stats)>) {
+    for (tree, stats) in trees {
+        *jobs.entry(JobTree::of(tree).job).or_default() += &stats;
     }
 }
 
@@ -351,7 +361,12 @@ impl MemorySnapshot {
     /// Adds the memory of another core.
     fn add(&mut self, core: MemorySnapshot) {
         self.reserved_bytes += core.reserved_bytes;
-        self.reserved_by_job.extend(core.reserved_by_job);
+        let mut jobs = BTreeMap::<JobId, u64>::new();
+        let own = std::mem::take(&mut self.reserved_by_job).into_iter();
+        for (tree, bytes) in own.chain(core.reserved_by_job) {
+            *jobs.entry(JobTree::of(tree).job).or_default() += bytes;
+        }
+        self.reserved_by_job = jobs.into_iter().collect();
         self.refused += &core.refused;
     }
 }
@@ -484,8 +499,9 @@ impl DataPlane for Data {
         let (mut total, mut all) = (server::Stats::default(), BTreeMap::new());
         for (stats, jobs) in self.cores.iter().filter_map(stats_of) {
             total += &stats;
-            all.extend(jobs.into_iter().map(|(job, stats)| (job, stats.named())));
+            add_up(&mut all, jobs);
         }
-        Counters { total: total.named(), jobs: all }
+        let jobs = all.into_iter().map(|(job, stats)| (job, stats.named())).collect();
+        Counters { total: total.named(), jobs }
     }
 }

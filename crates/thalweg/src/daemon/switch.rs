@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use thalweg_aggregate::{AGGREGATORS, FRAGMENT_VALUES, Switch, switch};
+use thalweg_control::JobTree;
 use thalweg_core::{JobId, body_bytes_of_mtu};
 use thalweg_net::{
     Driver, DriverConfig, Endpoint, EndpointConfig, Network, Offload, Peers, Wait, mtu_of,
@@ -114,7 +115,7 @@ pub struct SwitchSnapshot {
     pub mtu_bytes: u16,
     /// Packets that each core has received.
     pub received_by_core: Vec<u64>,
-    /// Number of aggregators that each job holds.
+    /// Number of aggregators that each job holds, in all of its trees.
     pub occupancy: BTreeMap<JobId, u32>,
 }
 
@@ -221,7 +222,8 @@ impl SwitchSnapshot {
         self.switch += &core.switch;
         self.lost_on_purpose += core.lost_on_purpose;
         for (job, held) in &core.occupancy {
-            *self.occupancy.entry(*job).or_default() += held;
+            // Packets carry the numbers of trees.
+            *self.occupancy.entry(JobTree::of(*job).job).or_default() += held;
         }
         self
     }

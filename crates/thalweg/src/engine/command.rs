@@ -10,10 +10,10 @@ use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::aggregate::Scale;
 
 use super::Engine;
-use super::comparison::{Begun, HostOperation};
+use super::comparison::{Begun, JointOperation, OpenPart};
 use super::departure::Leaving;
 use super::membership::Membership;
-use super::pending::{Fault, Peer, fault_of_mesh};
+use super::pending::{BegunSum, Fault, Peer, fault_of_mesh};
 use crate::counters::{Counters, DeliveryCounters};
 use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
@@ -24,8 +24,8 @@ use crate::tuning::LAYERS;
 pub(crate) enum Command {
     /// Sum a tensor over all hosts. Ends with [`Summed`].
     Sum(Sum),
-    /// The ranks of this host have begun an operation together.
-    Begin(Arc<HostOperation>),
+    /// An operation of other threads has begun. For the first sending thread, which numbers it.
+    Begin(Arc<JointOperation>),
     /// Everybody has to fail, for this reason.
     Fail(Failure),
     /// Another sending thread of the session has failed.
@@ -53,8 +53,8 @@ pub(crate) struct Sum {
     pub policy: Policy,
     /// The operation that it is a part of.
     pub fingerprint: Fingerprint,
-    /// Operation of this host that the sum belongs to, if the ranks of the host have begun it together.
-    pub shared: Option<Arc<HostOperation>>,
+    /// The part of the operation that it is.
+    pub part: OpenPart,
     pub reply: Reply,
 }
 
@@ -172,7 +172,7 @@ impl Engine {
     }
 
     fn sum(&mut self, sum: Sum, events: &mut Vec<Event>) {
-        let Sum { tensor, policy, fingerprint, shared, reply } = sum;
+        let Sum { tensor, policy, fingerprint, part, reply } = sum;
         let Some(membership) = &self.membership else { return reply.fail(not_joined()) };
         let job = membership.job_of(&policy, tensor.len());
         let loss = policy.reliability.loss();
@@ -187,11 +187,11 @@ impl Engine {
         let begin = |host: &mut TrainingHost, now| host.submit(now, job, call);
         match self.command(begin, |event| events.push(event)) {
             Ok(operation) => {
-                let begun = match shared {
-                    Some(shared) => Begun { number: shared.number(), at: self.driver.now() },
-                    None => self.begin(fingerprint),
-                };
-                self.pending.sum(begun, job, operation, reply);
+                let at = self.driver.now();
+                if self.identity.thread == 0 && part.operation().number().is_none() {
+                    self.comparison.begin_shared(at, Arc::clone(part.operation()));
+                }
+                self.pending.sum(BegunSum { part, at }, job, operation, reply);
             }
             Err(HostError::Submit(SubmitError::Stopped(failure))) => {
                 self.fail_with_all(Fault::Sums(failure), reply);

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use thalweg_control::FromRank;
 use thalweg_core::{Fingerprint, Time};
@@ -20,22 +20,55 @@ const ENDED_KEPT: u64 = 64;
 /// ranks that are far apart find each other there.
 const WINDOW: u64 = 128;
 
-/// An operation that ranks of one host carry out together, at least in part.
-pub(crate) struct HostOperation {
+/// An operation that several threads carry out: sending threads, each a part of a sum, and the one on which ranks of a host
+/// work together. The first sending thread numbers it, in the order of the calls.
+// spec: F-04
+pub(crate) struct JointOperation {
     pub fingerprint: Fingerprint,
-    /// Number of the operation. Valid once the engine has numbered it.
+    /// [`UNNUMBERED`] until it has a number.
     number: AtomicU64,
-    pub is_done: AtomicBool,
+    /// Parts that have not ended.
+    open: AtomicU32,
 }
 
-impl HostOperation {
-    pub fn new(fingerprint: Fingerprint) -> Arc<HostOperation> {
-        let (number, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(HostOperation { fingerprint, number, is_done })
+/// A part of an operation, open until it is dropped.
+pub(crate) struct OpenPart(Arc<JointOperation>);
+
+/// More operations than a job can have.
+const UNNUMBERED: u64 = u64::MAX;
+
+impl JointOperation {
+    /// An operation, with its first part.
+    pub fn begin(fingerprint: Fingerprint) -> OpenPart {
+        let (number, open) = (AtomicU64::new(UNNUMBERED), AtomicU32::new(1));
+        OpenPart(Arc::new(JointOperation { fingerprint, number, open }))
     }
 
-    pub fn number(&self) -> u64 {
-        self.number.load(Ordering::Relaxed)
+    /// Number of the operation, once the first sending thread has given it.
+    pub fn number(&self) -> Option<u64> {
+        Some(self.number.load(Ordering::Relaxed)).filter(|number| *number != UNNUMBERED)
+    }
+
+    fn open_parts(&self) -> u32 {
+        self.open.load(Ordering::Acquire)
+    }
+}
+
+impl OpenPart {
+    /// A further part of the same operation.
+    pub fn another(&self) -> OpenPart {
+        self.0.open.fetch_add(1, Ordering::Relaxed);
+        OpenPart(Arc::clone(&self.0))
+    }
+
+    pub fn operation(&self) -> &Arc<JointOperation> {
+        &self.0
+    }
+}
+
+impl Drop for OpenPart {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -53,8 +86,8 @@ pub(super) struct Comparison {
     begun: u64,
     /// The latest operations; their numbers follow each other. All that are open are among them.
     recent: VecDeque<(u64, Fingerprint)>,
-    /// Operations of this host that have not ended.
-    shared: Vec<(Begun, Arc<HostOperation>)>,
+    /// Operations of several threads that have not ended.
+    shared: Vec<(Begun, Arc<JointOperation>)>,
     /// The first of these at the last heartbeat, and the time since when it is the first.
     first_at_beat: Option<Begun>,
     last_beat: Time,
@@ -73,8 +106,8 @@ impl Comparison {
         Begun { number, at: now }
     }
 
-    /// Numbers an operation of this host.
-    pub fn begin_shared(&mut self, now: Time, operation: Arc<HostOperation>) {
+    /// Numbers an operation of several threads.
+    pub fn begin_shared(&mut self, now: Time, operation: Arc<JointOperation>) {
         let begun = self.begin(now, operation.fingerprint);
         operation.number.store(begun.number, Ordering::Relaxed);
         self.shared.push((begun, operation));
@@ -85,26 +118,30 @@ impl Comparison {
         self.begun
     }
 
-    /// The first operation of this host that has not ended.
+    /// The first operation of several threads that has not ended.
     pub fn first_shared(&mut self) -> Option<u64> {
-        self.oldest_shared().map(|begun| begun.number)
+        self.oldest_shared().map(|(begun, _)| begun.number)
     }
 
-    /// The first operation of this host that has not ended, and the time since when it is the first. Called at
-    /// heartbeats. The ranks of a host carry out one operation after the other: the time in the queue is no stall.
+    /// The first operation that has not ended, and the time since when it is the first, if no sending thread has a part of
+    /// it: then the ranks of the host have it. Called at heartbeats. They carry out one operation after the other: the time
+    /// in the queue is no stall.
     // spec: T-07
     pub fn first_shared_since(&mut self, now: Time) -> Option<Begun> {
         let oldest = self.oldest_shared();
-        let is_same = |known: &Begun| oldest.is_some_and(|oldest| oldest.number == known.number);
+        let is_same =
+            |known: &Begun| oldest.is_some_and(|(oldest, _)| oldest.number == known.number);
         let last_beat = std::mem::replace(&mut self.last_beat, now);
-        let since = |oldest: Begun| Begun { at: oldest.at.max(last_beat), ..oldest };
+        let since = |(oldest, _): (Begun, u32)| Begun { at: oldest.at.max(last_beat), ..oldest };
         self.first_at_beat = self.first_at_beat.filter(is_same).or(oldest.map(since));
-        self.first_at_beat
+        self.first_at_beat.filter(|_| oldest.is_some_and(|(_, open)| open == 1))
     }
 
-    fn oldest_shared(&mut self) -> Option<Begun> {
-        self.shared.retain(|(_, operation)| !operation.is_done.load(Ordering::Relaxed));
-        self.shared.iter().map(|(begun, _)| *begun).min_by_key(|begun| begun.number)
+    /// The first operation of several threads that has not ended, and its parts that have not.
+    fn oldest_shared(&mut self) -> Option<(Begun, u32)> {
+        self.shared.retain(|(_, operation)| operation.open_parts() > 0);
+        let open = self.shared.iter().map(|(begun, operation)| (*begun, operation.open_parts()));
+        open.min_by_key(|(begun, _)| begun.number)
     }
 
     /// Reports that are due at a heartbeat, with the first operation that has not ended.
@@ -202,12 +239,30 @@ mod tests {
     #[test]
     fn operations_of_the_host_are_open_until_they_are_done() {
         let mut comparison = Comparison::default();
-        let shared = HostOperation::new(sum(1));
+        let shared = JointOperation::begin(sum(1));
+        assert_eq!(shared.operation().number(), None);
         begin(&mut comparison, 1);
-        comparison.begin_shared(Time::ZERO, Arc::clone(&shared));
+        comparison.begin_shared(Time::ZERO, Arc::clone(shared.operation()));
         assert_eq!(comparison.first_shared(), Some(1));
-        shared.is_done.store(true, Ordering::Relaxed);
+        drop(shared);
         assert_eq!(comparison.first_shared(), None);
+    }
+
+    // spec: F-04, T-07 machine
+    #[test]
+    fn an_operation_has_one_number_and_ends_with_its_last_part() {
+        let mut comparison = Comparison::default();
+        let host = JointOperation::begin(sum(1));
+        let threads = [host.another(), host.another()];
+        comparison.begin_shared(Time::ZERO, Arc::clone(host.operation()));
+        assert_eq!(threads[1].operation().number(), Some(0));
+        let now = Time::ZERO + Span::from_s(1);
+        assert!(comparison.first_shared_since(now).is_none(), "sending threads have it");
+        drop(threads);
+        assert!(comparison.first_shared_since(now).is_some(), "the ranks of the host have it");
+        assert_eq!(comparison.first_shared(), Some(0));
+        drop(host);
+        assert_eq!((comparison.first_shared(), comparison.next()), (None, 1));
     }
 
     // spec: T-07 machine
@@ -215,9 +270,9 @@ mod tests {
     fn time_in_the_queue_of_a_host_is_no_stall() {
         let at = |ms| Time::ZERO + Span::from_ms(ms);
         let mut comparison = Comparison::default();
-        let operations = [HostOperation::new(sum(1)), HostOperation::new(sum(2))];
-        for operation in &operations {
-            comparison.begin_shared(at(100), Arc::clone(operation));
+        let mut operations = [sum(1), sum(2)].map(|sum| Some(JointOperation::begin(sum)));
+        for part in operations.iter().flatten() {
+            comparison.begin_shared(at(100), Arc::clone(part.operation()));
         }
         let mut first = |now_ms| {
             let first = comparison.first_shared_since(at(now_ms));
@@ -225,10 +280,10 @@ mod tests {
         };
         assert_eq!(first(500), Some((0, at(100))));
         assert_eq!(first(1_000), Some((0, at(100))));
-        operations[0].is_done.store(true, Ordering::Relaxed);
+        operations[0] = None;
         assert_eq!(first(1_500), Some((1, at(1_000))), "since the last heartbeat");
         assert_eq!(first(2_000), Some((1, at(1_000))));
-        operations[1].is_done.store(true, Ordering::Relaxed);
+        operations[1] = None;
         assert_eq!(first(2_500), None);
     }
 }

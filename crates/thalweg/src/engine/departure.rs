@@ -52,7 +52,9 @@ impl Engine {
     /// Whether the rank is done, and has answered those that still need something of it.
     pub(super) fn has_left(&mut self) -> bool {
         let now = self.driver.now();
-        let is_done = self.pending.is_empty();
+        // Those that other sending threads have begun are operations of the first one.
+        // spec: F-04
+        let is_done = self.pending.is_empty() && self.comparison.first_shared().is_none();
         // A set-up that others wait for needs it.
         let is_paused = self.membership.as_ref().is_some_and(|own| own.is_paused());
         let is_quiet = is_done && !is_paused && self.driver.machine().machine().outgoing() == 0;

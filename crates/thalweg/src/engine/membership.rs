@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use thalweg_aggregate::{JobParameters, Setup, Worker};
 use thalweg_collective::{mesh, ring, server};
-use thalweg_control::{ControlEvent, Diagnosis, Failure, FailureKind, FromRank, LANES, Welcome};
+use thalweg_control::{
+    ControlEvent, Diagnosis, Failure, FailureKind, FromRank, JobTree, LANES, Place, Welcome,
+};
 use thalweg_core::{JobId, NodeId, Rng, Time};
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_transport::Credentials;
@@ -37,9 +39,11 @@ pub(crate) struct Joined {
     pub welcome: Arc<Welcome>,
 }
 
-/// A rank's place in its job.
+/// The place of a sending thread of a rank in its job.
 pub(super) struct Membership {
     welcome: Arc<Welcome>,
+    /// Number of the tree of the thread, and its id, which the packets of the thread carry.
+    tree: u32,
     job: JobId,
     is_leader: bool,
     /// The latest round that it answered in, and the epoch that it has adopted; 0 for none.
@@ -82,7 +86,7 @@ impl Membership {
 
     /// The rank that leads the host of a seat.
     pub fn leader(&self, seat: u32) -> Option<u32> {
-        let host = |place: &thalweg_control::Place| place.host == seat;
+        let host = |place: &Place| place.host == seat;
         self.welcome.roster.iter().position(host).map(|rank| rank as u32)
     }
 
@@ -98,7 +102,7 @@ impl Membership {
 
     /// The nodes of the leaders of the other hosts.
     pub fn other_leader_nodes(&self, rank: u32) -> Vec<NodeId> {
-        let node = |rank: u32| self.welcome.roster.get(rank as usize).map(|place| place.node);
+        let node = |rank: u32| self.welcome.roster.get(rank as usize)?.node_of(self.tree);
         self.other_leaders(rank).into_iter().filter_map(node).collect()
     }
 
@@ -117,7 +121,8 @@ impl Membership {
 
     /// The rank at a node.
     pub fn rank_of(&self, node: NodeId) -> Option<u32> {
-        let place = self.welcome.roster.iter().position(|place| place.node == node);
+        let is_there = |place: &Place| place.node_of(self.tree) == Some(node);
+        let place = self.welcome.roster.iter().position(is_there);
         place.map(|rank| rank as u32)
     }
 
@@ -181,7 +186,7 @@ impl Engine {
             let is_other = |(rank, (before, now)): (u32, _)| (before != now).then_some(rank);
             let others: Vec<u32> =
                 (0..).zip(before.zip(&welcome.roster)).filter_map(is_other).collect();
-            if let Some(rank) = others.first() {
+            if let Some(rank) = others.first().filter(|_| self.identity.thread == 0) {
                 let text =
                     format!("rank {rank} is another process than before: start all ranks again");
                 self.say(FromRank::Failing(Failure::new(FailureKind::Peer, text, others)));
@@ -191,8 +196,9 @@ impl Engine {
             }
             return;
         }
-        let job = welcome.ticket.job;
-        let Identity { rank, .. } = self.identity;
+        let Identity { rank, thread: tree, .. } = self.identity;
+        let job = JobTree { job: welcome.ticket.job, tree }.id();
+        let Some(lane_keys) = welcome.lane_keys.get(tree as usize) else { return };
         let is_leader = welcome.is_leader(rank);
         let entered = match participants(&welcome, self.identity, self.deadlines, self.window) {
             Ok(participants) => participants,
@@ -201,7 +207,7 @@ impl Engine {
         let probes = Credentials {
             job: lane(job, MESH_LANE),
             epoch: LANE_EPOCH,
-            key: Some(welcome.lane_keys[MESH_LANE - 1]),
+            key: Some(lane_keys[MESH_LANE - 1]),
         };
         let enter = |host: &mut TrainingHost, _now: Time| {
             host.set_paths(PathProber::new(probes));
@@ -212,6 +218,7 @@ impl Engine {
         self.command(enter, |_| {});
         self.membership = Some(Membership {
             welcome: Arc::clone(&welcome),
+            tree,
             job,
             is_leader,
             answered_round: 0,
@@ -259,7 +266,9 @@ impl Engine {
         };
         if self.command(adopt, |event| events.push(event)) {
             self.watch_epoch(setup);
-            self.note_set_up(setup);
+            if self.identity.thread == 0 {
+                self.note_set_up(setup);
+            }
             self.remember();
             self.be_ready();
         } else {
@@ -294,7 +303,7 @@ impl Engine {
             |host: &mut TrainingHost, _| host.worker_mut(job).map(|worker| worker.watermark());
         let watermark = self.command(watermark, |_| {}).filter(|_| epoch > 0);
         if let (Some(watermark), Some(control)) = (watermark, &*lock(&self.control)) {
-            control.set_watermark(watermark);
+            control.set_watermark(self.identity.thread, watermark);
         }
     }
 }
@@ -316,12 +325,14 @@ fn participants(
     deadlines: Deadlines,
     window: Window,
 ) -> Result<Vec<(JobId, Participant)>, Error> {
-    let job = welcome.ticket.job;
+    let tree = identity.thread;
+    let job = JobTree { job: welcome.ticket.job, tree }.id();
+    let lane_keys = &welcome.lane_keys[tree as usize];
     let flow = |at: usize| {
-        let key = welcome.lane_keys[at - 1];
+        let key = lane_keys[at - 1];
         tuning::flow(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), window)
     };
-    let nodes = welcome.roster.iter().map(|place| place.node).collect();
+    let nodes = welcome.roster.iter().filter_map(|place| place.node_of(tree)).collect();
     let config = mesh::Config { flow: flow(MESH_LANE), ..mesh::Config::new(nodes, identity.rank) };
     let mesh = mesh::Mesh::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let mut all = vec![(lane(job, MESH_LANE), Participant::Mesh(Box::new(mesh)))];
@@ -332,11 +343,11 @@ fn participants(
     let worker = worker.map_err(|error| Error::of(ErrorKind::Internal, error))?;
     all.push((job, Participant::Aggregate(Box::new(worker))));
     let delivery = |at: usize| {
-        let key = welcome.lane_keys[at - 1];
+        let key = lane_keys[at - 1];
         let rng = Rng::new(identity.rank.into());
         tuning::delivery(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), window, rng)
     };
-    let (leaders, seat) = leaders(welcome, identity.rank);
+    let (leaders, seat) = leaders(welcome, identity);
     for (at, delivery) in [(RING_LANE, None), (LOSSY_RING_LANE, Some(delivery(LOSSY_RING_LANE)))] {
         let (chunk_bytes, pieces_in_flight) = match delivery {
             None => (tuning::CHUNK_BYTES, tuning::PIECES_IN_FLIGHT),
@@ -368,11 +379,13 @@ fn participants(
     Ok(all)
 }
 
-/// The leaders by seat, and the seat of one of them.
-fn leaders(welcome: &Welcome, rank: u32) -> (Vec<NodeId>, u32) {
+/// The nodes of the leaders in a tree by seat, and the seat of one of them.
+fn leaders(welcome: &Welcome, identity: Identity) -> (Vec<NodeId>, u32) {
+    let Identity { rank, thread: tree, .. } = identity;
     let is_leader = |rank: &u32| welcome.is_leader(*rank);
     let ranks: Vec<u32> = (0..welcome.roster.len() as u32).filter(is_leader).collect();
     let seat = ranks.iter().position(|leader| *leader == rank).unwrap_or(0);
-    let nodes = ranks.iter().map(|rank| welcome.roster[*rank as usize].node).collect();
+    let node = |rank: &u32| welcome.roster[*rank as usize].node_of(tree);
+    let nodes = ranks.iter().filter_map(node).collect();
     (nodes, seat as u32)
 }

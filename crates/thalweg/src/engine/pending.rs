@@ -9,18 +9,24 @@ use thalweg_core::{JobId, Operation, Time};
 use thalweg_stack::Event;
 
 use super::Summed;
-use super::comparison::Begun;
+use super::comparison::{Begun, OpenPart};
 use crate::error::Error;
 use crate::handle::Reply;
 
 /// Who waits for what.
 #[derive(Default)]
 pub(super) struct Pending {
-    sums: BTreeMap<(JobId, Operation), (Begun, Reply)>,
+    sums: BTreeMap<(JobId, Operation), (BegunSum, Reply)>,
     calls: BTreeMap<Operation, (Begun, Reply)>,
     transfers: BTreeMap<Transfer, (Peer, Reply)>,
     /// What can only fail, once everybody knows why.
     doomed: Vec<Reply>,
+}
+
+/// The part of a sum that a sending thread has begun.
+pub(super) struct BegunSum {
+    pub part: OpenPart,
+    pub at: Time,
 }
 
 /// The other end of a transfer.
@@ -69,7 +75,7 @@ impl Hearsay {
 }
 
 impl Pending {
-    pub fn sum(&mut self, begun: Begun, job: JobId, operation: Operation, reply: Reply) {
+    pub fn sum(&mut self, begun: BegunSum, job: JobId, operation: Operation, reply: Reply) {
         self.sums.insert((job, operation), (begun, reply));
     }
 
@@ -100,9 +106,9 @@ impl Pending {
         !is_any_left && self.doomed.is_empty() && self.transfers.is_empty()
     }
 
-    /// The number of the first sum or collective that has not ended.
+    /// The number of the first sum or collective of this thread that has not ended.
     pub fn first_open(&self) -> Option<u64> {
-        let sums = self.sums.values().map(|(begun, _)| begun.number);
+        let sums = self.sums.values().filter_map(|(begun, _)| begun.part.operation().number());
         let calls = self.calls.values().map(|(begun, _)| begun.number);
         sums.chain(calls).min()
     }
@@ -112,17 +118,20 @@ impl Pending {
         self.calls.first_key_value().map(|(operation, (begun, _))| (*operation, *begun))
     }
 
-    /// The oldest sum of a lane.
+    /// The oldest sum of a lane, once it has a number.
     pub fn oldest_sum(&self, lane: JobId) -> Option<Begun> {
         let mut of_lane = self.sums.range((lane, Operation(0))..=(lane, Operation(u64::MAX)));
-        of_lane.next().map(|(_, (begun, _))| *begun)
+        let (_, (BegunSum { part, at }, _)) = of_lane.next()?;
+        Some(Begun { number: part.operation().number()?, at: *at })
     }
 
     /// Ends what an event is about. A failure is everybody's.
     pub fn end(&mut self, event: Event) -> Option<Fault> {
         match event {
             Event::Sum { job, event: SumEvent::Finished { operation, tensor, coverage } } => {
-                if let Some((_, reply)) = self.sums.remove(&(job, operation)) {
+                if let Some((begun, reply)) = self.sums.remove(&(job, operation)) {
+                    // Who gets the result may leave at once.
+                    drop(begun);
                     reply.end_with(Box::new(Summed { tensor, coverage }));
                 }
                 None

@@ -74,7 +74,11 @@ impl Engine {
         if self.failure.is_some() {
             return;
         }
-        if let Some(reason) = self.cancel.reason().map(str::to_owned) {
+        // The others end with the first one.
+        // spec: F-04
+        if self.identity.thread == 0
+            && let Some(reason) = self.cancel.reason().map(str::to_owned)
+        {
             return self.abort(&reason);
         }
         self.check_departures();
@@ -227,6 +231,9 @@ impl Engine {
     fn stalled_in_memory(&mut self, now: Time) -> Option<Stall> {
         let begun = self.comparison.first_shared_since(now)?;
         let mates = self.membership.as_ref()?.mates(self.identity.rank);
+        if mates.is_empty() {
+            return None;
+        }
         let waits = Waits::Ranks(mates);
         Some(Stall { operation: begun.number, waits, since: now.since(begun.at) })
     }

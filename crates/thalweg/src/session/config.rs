@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::daemon::{MTU_RANGE, is_mtu};
 use thalweg_aggregate::{JobParameters, Recovery};
-use thalweg_control::Settings;
 use thalweg_control::registry::NAME_BYTES_MAX;
+use thalweg_control::{Settings, TREES_MAX};
 use thalweg_core::text::is_harmful;
 use thalweg_core::{NodeId, Rate, Span};
 use thalweg_net::{Network, Offload, PORTS_PER_NODE, Wait, link_rate_of, local_address_towards};
@@ -87,7 +87,8 @@ pub struct SessionConfig {
     pub ports: Option<RangeInclusive<u16>>,
     /// Combination with other ranks of this host through shared memory. Default yes.
     pub share_memory: bool,
-    /// Most sending threads. The job has the smallest number of all ranks'. A sum of megabytes is spread over all of
+    /// Most sending threads, at most 32. The rank joins once for all of them, and offers fewer where it finds no ports for more.
+    /// The job has the smallest number of all ranks'. A sum of megabytes is spread over all of
     /// them, a short one goes to the one that was given least so far. Default `None`: one for every 4 Gbps of the host's
     /// link and for every 10 Gbps of the links of all ranks, at most a quarter of the cores, 1 to 4.
     pub threads: Option<u32>,
@@ -199,7 +200,10 @@ impl SessionConfig {
                 self.token.as_ref().is_none_or(is_printable),
                 "token has characters beyond printable ASCII, which no header carries".to_owned(),
             ),
-            (self.threads != Some(0), "threads is 0: a session needs at least one".to_owned()),
+            (
+                self.threads.is_none_or(|threads| (1..=TREES_MAX).contains(&threads)),
+                format!("threads is {}: choose 1 to {TREES_MAX}", self.threads.unwrap_or(0)),
+            ),
             (
                 self.link_rate_mbps != Some(0),
                 "link_rate_mbps is 0: leave it out where it is unknown".to_owned(),

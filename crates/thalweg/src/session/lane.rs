@@ -4,16 +4,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use thalweg_control::{Access, AttendConfig, Attendance, Departure, Welcome, random};
+use thalweg_control::{Access, AttendConfig, Attendance, Welcome, random};
 use thalweg_core::NodeId;
-use thalweg_net::{
-    Driver, DriverConfig, Endpoint, EndpointConfig, Network, OpenError, PORTS_PER_NODE, Peers,
-    mtu_of, shard_of,
-};
+use thalweg_net::{Driver, DriverConfig, Endpoint, Network, Peers, mtu_of};
 use thalweg_stack::TrainingHost;
 use thalweg_values::Tensor;
 
 use super::SessionConfig;
+use super::ports::open_all;
+use super::route::Routes;
 use super::spread::{Spread, parts_of};
 use crate::engine::{
     Command, Control, Deadlines, End, Engine, HostDriver, Identity, Joined, Leaving, Post, Shared,
@@ -25,22 +24,25 @@ use crate::handle::{Handle, pair};
 use crate::lossy::Lossy;
 use crate::pacing::Rein;
 
-/// One sending thread: a socket, an engine, and a job of its own, so that its fragments have numbers
-/// of their own.
+/// One sending thread: a socket, an engine, and a tree of the job, so that its fragments have numbers of their own.
 struct Lane {
     post: Post,
-    address: SocketAddr,
-    control: Control,
     engine: Option<JoinHandle<()>>,
     /// What obeys the agent of the host, if the session does.
     rein: Option<Rein>,
-    /// Number of operations that it has ended. Known once it leaves.
-    operations: Option<u64>,
 }
 
-/// All sending threads. The first one also carries everything that is not a sum.
+/// All sending threads, which the rank has joined with as one. The first one also carries everything that is not a sum, and
+/// speaks for the rank.
+// spec: F-04
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
+    /// Address of the first thread.
+    address: SocketAddr,
+    /// The control channel of the rank.
+    control: Control,
+    /// Number of operations that the rank has ended. Known once it leaves.
+    operations: Option<u64>,
     given: Mutex<Given>,
     /// Set when one of them fails.
     pub(super) end: Arc<End>,
@@ -48,7 +50,7 @@ pub(super) struct Lanes {
 
 /// The work that each sending thread was given.
 ///
-/// Threads are jobs of their own, so a sum ends only if all ranks give it to the same thread. They agree
+/// Every thread has a tree of its own, so a sum ends only if all ranks give it to the same thread. They agree
 /// without a message because the choice depends on nothing but the lengths of all sums before it, which are
 /// the same at every rank. What a thread has left to do is not: ranks finish sums at different moments, and
 /// a rank that chose by it would wait for others that chose otherwise.
@@ -79,27 +81,75 @@ impl Given {
     }
 }
 
+/// What all sending threads of a rank begin with.
+struct Start<'a> {
+    config: &'a SessionConfig,
+    server: SocketAddr,
+    /// Address of the first thread.
+    address: SocketAddr,
+    network: Network,
+    switch: Option<NodeId>,
+    deadlines: Deadlines,
+    control: Control,
+    routes: Arc<Routes>,
+    end: Arc<End>,
+}
+
 impl Lanes {
-    /// Starts all threads, and waits until everybody is there.
+    /// Joins with all threads that all ranks can use, and waits until everybody is there.
     pub fn join(config: &SessionConfig) -> Result<(Lanes, Arc<Welcome>), Error> {
-        let given = Mutex::new(Given::new(1));
-        // Those that have started leave when a later one cannot join.
-        let mut all = Lanes { lanes: Vec::new(), given, end: Arc::default() };
-        let (first, joined) = Lane::start(config, 0, &all.end)?;
-        all.lanes.push(first);
+        let server = config.server_address()?;
+        let endpoints = open_all(config, server)?;
+        let address = endpoints[0].local_address();
+        let network = Network::of(address.ip());
+        let start = Start {
+            config,
+            server,
+            address,
+            network,
+            switch: config.switch_node(network)?,
+            deadlines: Deadlines::of(&config.settings()?),
+            control: Control::default(),
+            routes: Arc::default(),
+            end: Arc::default(),
+        };
+        let nodes = endpoints.iter().map(|endpoint| start.node(endpoint));
+        let nodes = nodes.collect::<Result<Vec<_>, Error>>()?;
+        // Those that have started leave when a later one does not.
+        let mut all = Lanes {
+            lanes: Vec::new(),
+            address,
+            control: Arc::clone(&start.control),
+            operations: None,
+            given: Mutex::new(Given::new(1)),
+            end: Arc::clone(&start.end),
+        };
+        let mut unused = (0..).zip(endpoints);
+        let joined = all.add(&start, unused.next())?;
+        start.attend(&nodes)?;
         let Joined { welcome } = joined.wait()?;
-        // Ranks of one host alone send nothing.
-        let hosts = welcome.roster.iter().map(|place| place.host).max();
-        let threads = if hosts == Some(0) { 1 } else { welcome.threads() };
-        let start = |thread| Lane::start(config, thread, &all.end);
-        let others = (1..threads).map(start).collect::<Result<Vec<_>, Error>>()?;
-        let (others, joins): (Vec<Lane>, Vec<Handle<Joined>>) = others.into_iter().unzip();
-        all.lanes.extend(others);
+        let threads = welcome.trees();
+        // The sockets of those that others do not have are closed.
+        let others = (1..threads).map(|_| all.add(&start, unused.next()));
+        let others = others.collect::<Result<Vec<_>, Error>>()?;
         all.given = Mutex::new(Given::new(threads as usize));
-        for joined in joins {
+        for joined in others {
             joined.wait()?;
         }
         Ok((all, welcome))
+    }
+
+    /// Starts the next thread on its socket. The handle ends when it has its place in the job.
+    fn add(
+        &mut self,
+        start: &Start,
+        socket: Option<(u32, Endpoint)>,
+    ) -> Result<Handle<Joined>, Error> {
+        let text = "the server counts more sending threads than the rank offers";
+        let (thread, endpoint) = socket.ok_or_else(|| Error::internal(text))?;
+        let (lane, joined) = start.thread(thread, endpoint)?;
+        self.lanes.push(lane);
+        Ok(joined)
     }
 
     pub fn first(&self) -> &Post {
@@ -122,7 +172,7 @@ impl Lanes {
 
     /// Address of the first thread.
     pub fn address(&self) -> SocketAddr {
-        self.lanes[0].address
+        self.address
     }
 
     /// Spreads a sum over threads: the same at every rank.
@@ -130,23 +180,23 @@ impl Lanes {
         let bytes = tensor.len() * tensor.element().bytes() as u64;
         let chosen = self.given.lock().unwrap_or_else(PoisonError::into_inner).choose(bytes);
         let part = bytes / chosen.len() as u64;
+        let numbering = (self.first().clone(), chosen.contains(&0));
         let threads = chosen.into_iter().map(|thread| {
             let lane = &self.lanes[thread];
             lane.rein.iter().for_each(|rein| rein.ready(part));
             lane.post.clone()
         });
-        Spread::new(tensor.len(), threads.collect())
+        Spread::new(tensor.len(), threads.collect(), numbering)
     }
 
     /// Ends everything that is under way, here and at all other ranks. Does not wait.
-    // spec: E-03
+    // spec: E-03, F-04
     pub fn abort(&self, reason: &str) {
-        for lane in &self.lanes {
-            lane.post.send(Command::Abort(reason.to_owned()));
-        }
+        // The others end with the first one.
+        self.first().send(Command::Abort(reason.to_owned()));
     }
 
-    /// Leaves all jobs when everything that was begun has ended.
+    /// Leaves the job when everything that was begun has ended.
     pub fn leave(&mut self) -> Result<(), Error> {
         let left = self.say_goodbye(Leaving::WhenDone);
         self.end();
@@ -162,9 +212,11 @@ impl Lanes {
         };
         let handles: Vec<_> = self.lanes.iter().map(ask).collect();
         let mut result = Ok(());
-        for (lane, handle) in self.lanes.iter_mut().zip(handles) {
+        for (thread, handle) in handles.into_iter().enumerate() {
             match handle.wait() {
-                Ok(operations) => lane.operations = Some(operations),
+                // The first one counts those of all.
+                Ok(operations) if thread == 0 => self.operations = Some(operations),
+                Ok(_) => {}
                 Err(error) => result = Err(error),
             }
         }
@@ -172,13 +224,12 @@ impl Lanes {
     }
 
     fn end(&mut self) {
-        let leave = |lane: &Lane| {
-            // Of a thread that broke down nothing is known, and it has failed the job.
-            let operations = lane.operations.unwrap_or(u64::MAX);
-            Some(lock(&lane.control).take()?.leave(operations))
-        };
-        let departures: Vec<Departure> = self.lanes.iter().filter_map(leave).collect();
-        departures.into_iter().for_each(Departure::wait);
+        // Of a thread that broke down nothing is known, and it has failed the job.
+        let operations = self.operations.unwrap_or(u64::MAX);
+        let control = lock(&self.control).take();
+        if let Some(control) = control {
+            control.leave(operations).wait();
+        }
         for lane in &mut self.lanes {
             if let Some(engine) = lane.engine.take() {
                 // What it died of, its commands were told.
@@ -190,6 +241,8 @@ impl Lanes {
     /// Forgets all threads, in a process that does not have them: a child of the one that joined.
     pub fn forget(&mut self) {
         std::mem::forget(std::mem::take(&mut self.lanes));
+        // A thread that the child does not have may hold its lock.
+        std::mem::forget(std::mem::take(&mut self.control));
     }
 }
 
@@ -204,110 +257,62 @@ impl Drop for Lanes {
     }
 }
 
-impl Lane {
-    /// Starts a thread. The handle ends when the rank has its place in the job.
-    fn start(
-        config: &SessionConfig,
-        thread: u32,
-        end: &Arc<End>,
-    ) -> Result<(Lane, Handle<Joined>), Error> {
-        let job = match thread {
-            0 => config.job.clone(),
-            thread => format!("{}#{thread}", config.job),
-        };
-        let settings = config.settings()?;
-        let server = config.server_address()?;
-        let endpoint = open(config, thread, server)?;
+impl Start<'_> {
+    fn node(&self, endpoint: &Endpoint) -> Result<NodeId, Error> {
         let own = endpoint.local_address();
-        let network = Network::of(own.ip());
-        let (Some(node), Some(_)) = (network.node(own), network.node(server)) else {
-            return Err(Error::other_network(own, server));
-        };
-        let switch = config.switch_node(network)?;
-        let identity = Identity { rank: config.rank, node, switch };
-        let mut driver = driver(config, endpoint, network, identity)?;
-        let rein = Rein::join(config, &job, server, &mut driver)?;
-        let deadlines = Deadlines::of(&settings);
+        let node = self.network.node(own).filter(|_| self.network.node(self.server).is_some());
+        node.ok_or_else(|| Error::other_network(own, self.server))
+    }
+
+    /// Starts a thread. The handle ends when it has its place in the job.
+    fn thread(&self, thread: u32, endpoint: Endpoint) -> Result<(Lane, Handle<Joined>), Error> {
+        let config = self.config;
+        let (rank, node) = (config.rank, self.node(&endpoint)?);
+        let identity = Identity { rank, thread, node, switch: self.switch };
+        let mut driver = driver(config, endpoint, self.network, identity)?;
+        let rein = Rein::join(config, thread, self.server, &mut driver)?;
         let (joined, joining) = pair(|joined: Joined| Ok(joined));
-        let control = Control::default();
         let shared = Shared {
-            control: Arc::clone(&control),
-            notes: Notes::new(&config.job, config.rank),
-            end: Arc::clone(end),
+            control: Arc::clone(&self.control),
+            notes: Notes::new(&config.job, rank),
+            end: Arc::clone(&self.end),
             window: config.window,
             cancel: config.cancel.clone(),
         };
-        let (post, engine) = Engine::start(driver, identity, deadlines, shared, joining)?;
-        end.add(post.clone());
-        let engine = Some(engine);
-        let lane =
-            Lane { post: post.clone(), address: own, control, engine, rein, operations: None };
+        let (post, engine) = Engine::start(driver, identity, self.deadlines, shared, joining)?;
+        self.end.add(post.clone());
+        self.routes.add(post.clone());
+        Ok((Lane { post, engine: Some(engine), rein }, joined))
+    }
+
+    /// Attends the job with all threads that the rank offers, at these nodes.
+    // spec: F-04
+    fn attend(&self, nodes: &[NodeId]) -> Result<(), Error> {
+        let (config, own) = (self.config, self.address);
         let attend = AttendConfig {
             access: Access {
                 endpoint: config.server.clone(),
                 token: config.token.clone(),
                 tls_ca: config.tls_ca.clone(),
             },
-            name: job,
+            name: config.job.clone(),
             workers: config.ranks,
             rank: config.rank,
-            node,
+            node: nodes[0],
+            more_nodes: nodes[1..].to_vec(),
             life: random::draw().map_err(Error::system("the system gives no random numbers"))?,
             host: config.host_identity(own),
-            switch,
-            threads: config.threads_max(own.ip()),
+            switch: self.switch,
             mtu_bytes: Some(config.mtu_bytes.unwrap_or_else(|| mtu_of(own.ip()))),
             ticket: None,
-            settings,
+            settings: config.settings()?,
         };
-        // What the engine has to answer may come before this thread goes on: then it waits for the channel.
-        let mut control = lock(&lane.control);
-        let attendance =
-            Attendance::start(attend, move |event| post.send(Command::Control(event)))?;
-        *control = Some(attendance);
-        drop(control);
-        Ok((lane, joined))
+        let routes = Arc::clone(&self.routes);
+        // What threads have to answer may come before this one goes on: then it waits for the channel.
+        let mut control = lock(&self.control);
+        *control = Some(Attendance::start(attend, move |tree, event| routes.pass(tree, event))?);
+        Ok(())
     }
-}
-
-fn open(config: &SessionConfig, thread: u32, server: SocketAddr) -> Result<Endpoint, Error> {
-    let mut bind = config.bind_address(server)?;
-    if bind.port() > 0 {
-        let port = shard_of(NodeId(bind.port().into()), u16::MAX, thread).0;
-        let port = u16::try_from(port).map_err(|_| {
-            let text = format!(
-                "bind: {thread} more sending threads need ports above {bind}: choose a lower one"
-            );
-            Error::config(text)
-        })?;
-        bind.set_port(port);
-    }
-    let endpoint = EndpointConfig {
-        bind,
-        paths: config.paths,
-        offload: config.offload,
-        send_buffer_bytes: config.send_buffer_bytes,
-        ..EndpointConfig::default()
-    };
-    let Some(ports) = config.ports.clone().filter(|_| bind.port() == 0) else {
-        return Ok(Endpoint::open_block(&endpoint)?);
-    };
-    let (first, last) = (*ports.start(), *ports.end());
-    let is_whole = |port: &u16| {
-        port.is_multiple_of(PORTS_PER_NODE) && *port > 0 && last - *port >= PORTS_PER_NODE - 1
-    };
-    let mut reason =
-        String::from("it holds no block of eight ports that begins at a multiple of 8");
-    for port in ports.filter(is_whole) {
-        let bind = SocketAddr::new(bind.ip(), port);
-        match Endpoint::open_block(&EndpointConfig { bind, ..endpoint.clone() }) {
-            Ok(opened) => return Ok(opened),
-            Err(error @ OpenError::Bind { .. }) => reason = format!("all are in use, {error}"),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let text = format!("no free UDP port in {first} to {last}: {reason}; widen `ports`");
-    Err(Error::new(ErrorKind::System, text))
 }
 
 fn driver(

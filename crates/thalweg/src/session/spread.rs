@@ -1,13 +1,11 @@
 //! A sum in parts, one for each sending thread.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use thalweg_core::Fingerprint;
 use thalweg_values::{Coverage, Tensor, split, unsplit};
 
 use super::other_type;
-use crate::engine::{Command, HostOperation, Post, Sum, Summed};
+use super::team::begin;
+use crate::engine::{Command, JointOperation, OpenPart, Post, Sum, Summed};
 use crate::error::Error;
 use crate::handle::{Handle, all, pair};
 use crate::policy::Policy;
@@ -23,11 +21,8 @@ const PART_VALUES: u64 = 1 << 10;
 #[derive(Debug)]
 pub(super) struct Spread {
     parts: Vec<(Post, u64)>,
-}
-
-/// A sum that the ranks of this host have begun together, at each of its threads.
-pub(super) struct Begun {
-    operations: Vec<Arc<HostOperation>>,
+    /// The first thread of the session, which numbers operations, and whether it has a part.
+    numbering: (Post, bool),
 }
 
 /// Number of parts of a sum, on at most this number of threads. The same at every rank.
@@ -44,10 +39,10 @@ fn ends(values: u64, parts: u64) -> impl Iterator<Item = u64> {
 }
 
 impl Spread {
-    /// A sum of this number of values on these threads.
-    pub fn new(values: u64, threads: Vec<Post>) -> Spread {
+    /// A sum of this number of values on these threads, given the first thread of the session and whether it is among them.
+    pub fn new(values: u64, threads: Vec<Post>, numbering: (Post, bool)) -> Spread {
         let ends = ends(values, threads.len() as u64);
-        Spread { parts: threads.into_iter().zip(ends).collect() }
+        Spread { parts: threads.into_iter().zip(ends).collect(), numbering }
     }
 
     /// The first thread.
@@ -55,30 +50,31 @@ impl Spread {
         &self.parts[0].0
     }
 
-    /// Has all threads number an operation of this host, in the order of the calls.
-    pub fn begin(&self, fingerprint: Fingerprint) -> Begun {
-        let begin = |(post, _): &(Post, u64)| {
-            let operation = HostOperation::new(fingerprint);
-            post.leave_note(Command::Begin(Arc::clone(&operation)));
-            operation
-        };
-        Begun { operations: self.parts.iter().map(begin).collect() }
+    /// Has the first thread of the session number an operation of this host, in the order of the calls.
+    pub fn begin(&self, fingerprint: Fingerprint) -> OpenPart {
+        begin(&self.numbering.0, fingerprint)
     }
 
-    /// Sums a tensor over all hosts.
+    /// Sums a tensor over all hosts, as a part of an operation that the ranks of this host have begun, if they have.
+    // spec: F-04
     pub fn sum(
         self,
         tensor: Tensor,
         (policy, fingerprint): (Policy, Fingerprint),
-        begun: Option<&Begun>,
+        begun: Option<&OpenPart>,
     ) -> Handle<Summed> {
+        let whole_sum = match (begun, &self.numbering) {
+            (Some(begun), _) => begun.another(),
+            // The thread numbers it when it begins its part.
+            (None, (_, true)) => JointOperation::begin(fingerprint),
+            (None, (first, false)) => begin(first, fingerprint),
+        };
         let ends: Vec<u64> = self.parts.iter().map(|(_, end)| *end).collect();
         let tensors = if ends.len() == 1 { vec![tensor] } else { split(tensor, &ends) };
-        let handles = tensors.into_iter().zip(&self.parts).enumerate();
-        let handles = handles.map(|(at, (tensor, (post, _)))| {
+        let handles = tensors.into_iter().zip(&self.parts).map(|(tensor, (post, _))| {
             let (handle, reply) = pair(|summed: Summed| Ok(summed));
-            let shared = begun.map(|begun| Arc::clone(&begun.operations[at]));
-            post.send(Command::Sum(Sum { tensor, policy, fingerprint, shared, reply }));
+            let part = whole_sum.another();
+            post.send(Command::Sum(Sum { tensor, policy, fingerprint, part, reply }));
             handle
         });
         let mut handles: Vec<_> = handles.collect();
@@ -87,14 +83,6 @@ impl Spread {
             last => {
                 all(handles.into_iter().chain(last).collect(), move |parts| whole(parts, &ends))
             }
-        }
-    }
-}
-
-impl Begun {
-    pub fn end(&self) {
-        for operation in &self.operations {
-            operation.is_done.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The ranks of one host, which send once for all.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,8 +14,8 @@ use zerocopy::IntoBytes;
 
 use super::SessionConfig;
 use super::missing::{Hosts, Reduced};
-use super::spread::{Begun, Spread};
-use crate::engine::{Command, End, HostOperation, Post, Summed};
+use super::spread::Spread;
+use crate::engine::{Command, End, JointOperation, OpenPart, Post, Summed};
 use crate::error::Error;
 use crate::handle::{Handle, pair};
 use crate::policy::{Policy, Reduce};
@@ -94,7 +93,7 @@ impl TeamThread {
     ) -> Handle<B> {
         let (handle, reply) = pair(|values: B| Ok(values));
         let (post, mates) = (lane.clone(), self.mates.clone());
-        let operation = begin(&post, fingerprint);
+        let part = begin(&post, fingerprint);
         self.queue(move |team| {
             team.label(Some(fingerprint));
             let combined = team.all_reduce(element, how, values.as_mut());
@@ -102,7 +101,7 @@ impl TeamThread {
                 divide(element, values.as_mut(), divisor);
             }
             let combined = combined.map_err(|error| mates.fail(&post, error));
-            operation.is_done.store(true, Ordering::Relaxed);
+            drop(part);
             reply.end(combined.map(|()| values));
         });
         handle
@@ -131,7 +130,7 @@ impl TeamThread {
                     share(team, sum, (policy, hosts.ranks()))
                         .map_err(|error| mates.fail(&post, error))
                 });
-            begun.end();
+            drop(begun);
             reply.end(summed.and_then(|sum| hosts.finish(sum, how, policy.collective)));
         });
         handle
@@ -232,11 +231,12 @@ impl Mates {
     }
 }
 
-/// Has the engine number an operation, in the order of the calls.
-fn begin(post: &Post, fingerprint: Fingerprint) -> Arc<HostOperation> {
-    let operation = HostOperation::new(fingerprint);
-    post.leave_note(Command::Begin(Arc::clone(&operation)));
-    operation
+/// Has the first sending thread number an operation, in the order of the calls. Its part ends with the work of the ranks of the
+/// host.
+pub(super) fn begin(first: &Post, fingerprint: Fingerprint) -> OpenPart {
+    let part = JointOperation::begin(fingerprint);
+    first.leave_note(Command::Begin(Arc::clone(part.operation())));
+    part
 }
 
 fn sum_within(team: &mut Team, tensor: &mut Tensor) -> Result<(), TeamError> {
@@ -248,7 +248,7 @@ fn sum_over_hosts(
     team: &Team,
     tensor: Tensor,
     operation: (Policy, Fingerprint),
-    (spread, begun): (Spread, &Begun),
+    (spread, begun): (Spread, &OpenPart),
 ) -> Result<Summed, Error> {
     if team.me() != LEADER {
         // The leader reports it, see `share`.

@@ -118,11 +118,21 @@ impl Cluster {
 
     /// The same with switches that announce this MTU, or that of their interface.
     pub fn of_mtu(ground: Ground, loss: f64, racks: Racks, mtu_bytes: Option<u16>) -> Cluster {
-        let start = |rack| start_switch(&ground, loss, rack, mtu_bytes);
+        Cluster::of_shape(ground, racks, Shape { loss, mtu_bytes, cores: None })
+    }
+
+    /// A cluster with daemons on this number of cores.
+    pub fn on_cores(ground: Ground, racks: Racks, cores: u16) -> Cluster {
+        let mtu_bytes = ground.mtu_bytes();
+        Cluster::of_shape(ground, racks, Shape { loss: 0.0, mtu_bytes, cores: Some(cores) })
+    }
+
+    fn of_shape(ground: Ground, racks: Racks, shape: Shape) -> Cluster {
+        let start = |rack| start_switch(&ground, rack, shape);
         let further = (1..racks.count()).map(start).collect();
-        let switch = start_switch(&ground, loss, 0, mtu_bytes);
+        let switch = start_switch(&ground, 0, shape);
         let entry = switch.address();
-        let server = start_server(&ground, entry);
+        let server = start_server(&ground, entry, shape.cores);
         Cluster { ground, racks, server, switch, further, entry }
     }
 
@@ -130,9 +140,10 @@ impl Cluster {
     /// It is given the address of the switch, and says its own.
     pub fn behind(before: impl FnOnce(SocketAddr) -> SocketAddr) -> Cluster {
         let ground = Ground::Loopback;
-        let switch = start_switch(&ground, 0.0, 0, ground.mtu_bytes());
+        let shape = Shape { loss: 0.0, mtu_bytes: ground.mtu_bytes(), cores: None };
+        let switch = start_switch(&ground, 0, shape);
         let entry = before(switch.address());
-        let server = start_server(&ground, entry);
+        let server = start_server(&ground, entry, None);
         Cluster { ground, racks: Racks::ONE, server, switch, further: Vec::new(), entry }
     }
 
@@ -233,17 +244,29 @@ impl Cluster {
     }
 }
 
-/// A switch that loses this share of packets; every rack's loses other ones.
-fn start_switch(ground: &Ground, loss: f64, rack: u32, mtu_bytes: Option<u16>) -> SwitchDaemon {
+/// What the daemons of a cluster have in common.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Share of packets that switches lose: every rack's loses other ones.
+    loss: f64,
+    /// MTU that switches announce, or `None` for that of their interface.
+    mtu_bytes: Option<u16>,
+    /// Cores that sum, or `None` for the default.
+    cores: Option<u16>,
+}
+
+fn start_switch(ground: &Ground, rack: u32, shape: Shape) -> SwitchDaemon {
     let seat = Seat::Switch(rack);
     let mut config = SwitchDaemonConfig::new(ground.bind(seat), SECRET);
-    (config.loss, config.seed) = (loss, u64::from(rack) + 1);
-    config.mtu_bytes = mtu_bytes;
+    (config.loss, config.seed) = (shape.loss, u64::from(rack) + 1);
+    config.mtu_bytes = shape.mtu_bytes;
+    config.cores = shape.cores.unwrap_or(config.cores);
     ground.run(seat, || SwitchDaemon::start(&config)).expect("a switch starts")
 }
 
-fn start_server(ground: &Ground, switch: SocketAddr) -> ServerDaemon {
+fn start_server(ground: &Ground, switch: SocketAddr, cores: Option<u16>) -> ServerDaemon {
     let mut config = ServerDaemonConfig::new(ground.bind(Seat::Server), SECRET);
+    config.cores = cores.unwrap_or(config.cores);
     (config.switch, config.token) = (Some(switch), Some(TOKEN.into()));
     let server = ground.run(Seat::Server, || ServerDaemon::start(&config));
     server.expect("a server starts")

@@ -8,6 +8,7 @@
 mod bodies;
 #[path = "../common/cluster.rs"]
 mod cluster;
+mod cores;
 mod fabric;
 #[path = "../common/hand.rs"]
 mod hand;

@@ -17,3 +17,4 @@ mod roles;
 mod rotation;
 mod stage;
 mod tenants;
+mod threads;

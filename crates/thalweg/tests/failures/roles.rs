@@ -22,12 +22,13 @@ fn child() {
     match role.split(' ').collect::<Vec<_>>()[..] {
         ["switch", bind] => switch(bind),
         ["server", bind, switch] => server(bind, switch),
-        ["rank", server, switch, job, rank, ranks, failure, stall, operation, join] => {
+        ["rank", server, switch, job, rank, ranks, failure, stall, operation, join, threads] => {
             let span = |text: &str| Duration::from_millis(number(text));
             let config = Session::builder(server, job);
             let config = if switch == NO_SWITCH { config } else { config.switch(switch) };
             let config = config
                 .rank(number(rank) as u32, number(ranks) as u32)
+                .threads(number(threads) as u32)
                 .share_memory(false)
                 .token(TOKEN)
                 .failure_after(span(failure))

@@ -60,6 +60,8 @@ pub struct Stage {
     pub switch: Option<Process>,
     pub server: Option<Process>,
     pub times: Times,
+    /// Sending threads that each rank offers.
+    pub threads: u32,
     /// The interpreter of ranks that are training scripts. Other ranks are sessions.
     pub python: Option<PathBuf>,
     lab: Option<Lab>,
@@ -87,7 +89,7 @@ impl Stage {
         let server = Process::start_in(&format!("server {} {switch_at}", bind(place)), place);
         let server_at = server.expect("at", LIMIT);
         let (switch, server, python) = (Some(switch), Some(server), None);
-        Stage { switch, server, times, python, lab, switch_at, server_at }
+        Stage { switch, server, times, threads: 1, python, lab, switch_at, server_at }
     }
 
     /// Where the server is, or was.
@@ -124,12 +126,13 @@ impl Stage {
     }
 
     fn session(&self, name: &str, rank: u32, ranks: u32, switch_at: &str) -> Process {
-        let Stage { server_at, times, .. } = self;
+        let Stage { server_at, times, threads, .. } = self;
         let Times { failure_after, stall_after, operation_timeout, join_timeout } = times;
         let times = [failure_after, stall_after, operation_timeout, join_timeout];
         let [failure, stall, operation, join] = times.map(Duration::as_millis);
         let role = format!(
-            "rank {server_at} {switch_at} {name} {rank} {ranks} {failure} {stall} {operation} {join}"
+            "rank {server_at} {switch_at} {name} {rank} {ranks} {failure} {stall} {operation} {join} \
+             {threads}"
         );
         Process::start_in(&role, self.lab.as_ref().map(|lab| lab.host(rank)))
     }

@@ -251,7 +251,7 @@ pub fn rank_of(
         life: 1 + u64::from(rank),
         host: format!("host {rank}"),
         switch: None,
-        threads: 1,
+        more_nodes: Vec::new(),
         mtu_bytes: None,
         settings: Settings { parameters, ..Settings::default() },
     }
@@ -294,7 +294,7 @@ impl Rank {
     pub fn start(config: AttendConfig) -> Rank {
         let (sender, events) = channel();
         // The test may be over before the rank is.
-        let attendance = Attendance::start(config, move |event| drop(sender.send(event)));
+        let attendance = Attendance::start(config, move |_, event| drop(sender.send(event)));
         Rank { attendance: attendance.expect("the address is one"), events }
     }
 

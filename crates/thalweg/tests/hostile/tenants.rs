@@ -181,13 +181,13 @@ pub fn squat(
             life: u64::from(number) << 32 | round,
             host: "evil".into(),
             switch: None,
-            threads: 1,
+            more_nodes: Vec::new(),
             mtu_bytes: None,
             ticket: None,
             settings: Settings::default(),
         };
         let (sender, events) = std::sync::mpsc::channel();
-        let attendance = Attendance::start(config, move |event| drop(sender.send(event)));
+        let attendance = Attendance::start(config, move |_, event| drop(sender.send(event)));
         let first = events.recv_timeout(Duration::from_secs(5));
         calls.fetch_add(1, Ordering::Relaxed);
         if victims && let Ok(event) = first {

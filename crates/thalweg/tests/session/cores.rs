@@ -149,3 +149,95 @@ fn ranks_that_differ_get_one_error_from_all_threads_at_once() {
     }
     assert!(began.elapsed() < Duration::from_secs(15), "before the deadline of the operation");
 }
+
+// spec: F-04, E-12 sockets
+#[test]
+fn a_session_of_four_threads_is_registered_and_counted_once() {
+    let cluster = Cluster::on_cores(2, 0.0);
+    let results = cluster.run(
+        2,
+        |config| config.threads = Some(4),
+        |session| {
+            session.all_reduce(contribution(session.rank()), Reduce::Sum).wait().expect("it ends");
+            let seen = (session.rank() == 0).then(|| {
+                let snapshot = cluster.server.snapshot().expect("it runs");
+                (snapshot, cluster.server.metrics().expect("it runs"))
+            });
+            session.barrier().wait().expect("it ends");
+            (seen, session.threads())
+        },
+    );
+    assert!(results.iter().all(|(_, threads)| *threads == 4));
+    let (snapshot, metrics) = results[0].0.as_ref().expect("rank 0 has looked");
+    assert!(metrics.contains("\nthalweg_server_jobs 1\n"), "{metrics}");
+    let [job] = &snapshot.registered[..] else { panic!("{:?}", snapshot.registered) };
+    assert_eq!((job.ranks, job.connected), (2, 2));
+    let [(counted, stats)] = &snapshot.jobs[..] else { panic!("{:?}", snapshot.jobs) };
+    assert_eq!(*counted, job.id);
+    // All fragments of the sum, of all threads and cores.
+    assert!(stats.completed >= VALUES as u64 / 352, "{stats:?}");
+    let [(reserved_for, reserved)] = snapshot.memory.reserved_by_job[..] else {
+        panic!("{:?}", snapshot.memory)
+    };
+    assert_eq!((reserved_for, reserved), (job.id, snapshot.memory.reserved_bytes));
+    let [(_, of_address)] = &snapshot.memory.reserved_by_token[..] else {
+        panic!("{:?}", snapshot.memory)
+    };
+    assert_eq!(*of_address, reserved, "the budget of the address counts all threads");
+}
+
+// spec: F-04, E-03 sockets
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a rank aborts while another one waits")]
+fn an_abort_is_named_once_and_ends_all_threads() {
+    let cluster = Cluster::on_cores(2, 0.0);
+    let errors = std::thread::scope(|scope| {
+        let rank = |rank: u32| {
+            let mut config = cluster.config("aborted", rank, 2);
+            config.threads = Some(4);
+            scope.spawn(move || {
+                let session = thalweg::Session::join(config).expect("both ranks are there");
+                // Rank 0 takes no part: a short sum for each thread, and one on all of them.
+                let lengths = [10, 20, 30, 40, VALUES];
+                let sum = |values| session.all_reduce(vec![1.0_f32; values], Reduce::Sum);
+                let waiting: Vec<_> = lengths.into_iter().filter(|_| rank == 1).map(sum).collect();
+                if rank == 0 {
+                    std::thread::sleep(Duration::from_millis(300));
+                    session.abort("enough");
+                }
+                let later = session.all_reduce(vec![1.0_f32; VALUES], Reduce::Sum);
+                let all = waiting.into_iter().chain([later]);
+                all.map(|handle| handle.wait().expect_err("it was aborted")).collect::<Vec<_>>()
+            })
+        };
+        [rank(0), rank(1)].map(|rank| rank.join().expect("no rank panics"))
+    });
+    assert_eq!((errors[0].len(), errors[1].len()), (1, 6));
+    for error in errors.iter().flatten() {
+        assert_eq!((error.kind(), error.ranks()), (ErrorKind::Aborted, &[0][..]), "{error}");
+        assert_eq!(error.to_string(), errors[0][0].to_string());
+    }
+    let named = cluster.notes().iter().filter(|line| line.contains("aborted by rank 0")).count();
+    assert_eq!(named, 1, "{:?}", cluster.notes());
+}
+
+// spec: F-04, E-04 sockets
+#[test]
+fn a_wrong_token_is_refused_once_for_all_threads() {
+    use thalweg::daemon::{ServerDaemon, ServerDaemonConfig};
+    let mut config = ServerDaemonConfig::new(([127, 0, 0, 1], 0).into(), super::cluster::SECRET);
+    (config.cores, config.token) = (2, Some("right".into()));
+    let server = ServerDaemon::start(&config).expect("it starts");
+    let error = thalweg::Session::builder(server.address().to_string(), "closed")
+        .rank(0, 2)
+        .share_memory(false)
+        .token("wrong")
+        .threads(4)
+        .join()
+        .map(|_| ())
+        .expect_err("the token is wrong");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let refused = server.snapshot().expect("it runs").refused;
+    let of_tokens = refused.iter().find(|(reason, _)| *reason == "token");
+    assert_eq!(of_tokens.map(|(_, count)| *count), Some(1), "{refused:?}");
+}

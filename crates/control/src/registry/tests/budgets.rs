@@ -122,8 +122,8 @@ fn the_jobs_of_one_caller_leave_memory_for_others() {
     assert_eq!((listing.refused.token_memory, listing.jobs.len()), (1, 3));
     // Another set-up of a job is no second job, and one that is over gives its memory back.
     hall.job = first;
-    hall.registry.tell_registrar(hall.now, first, Message::Replan { job: first });
-    hall.registry.set_up(hall.now, first, None);
+    hall.registry.tell_registrar(hall.now, JobTree::of(first), Message::Replan { job: first });
+    hall.registry.set_up(hall.now, JobTree::of(first), None);
     hall.look();
     assert_eq!(hall.registry.listing().jobs.len(), 3);
     hall.registry.fail_job(hall.now, first, "it ends".into());

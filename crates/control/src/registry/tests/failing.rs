@@ -67,7 +67,8 @@ fn another_process_takes_over_with_an_empty_memory() {
     hall.attend(join).unwrap();
     hall.look();
     for rank in 0..3 {
-        assert_eq!(hall.welcomes(rank)[0].roster[2], Place { node: node(9), host: 1, threads: 1 });
+        let place = Place { node: node(9), more_nodes: Vec::new(), host: 1 };
+        assert_eq!(hall.welcomes(rank)[0].roster[2], place);
     }
     let report = |seat| ToRank::Report { round: 2, seat };
     assert!(hall.sent_to(0).contains(&report(0)) && hall.sent_to(2).contains(&report(1)));

@@ -13,13 +13,13 @@ fn four_ranks_on_two_hosts_are_welcomed_and_their_leaders_set_up() {
     assert_eq!(hall.sent_to(1), [ToRank::Waiting { missing: [2].into() }]);
     hall.attend(hall.join(2, "a")).unwrap();
     hall.look();
-    let place = |rank, host| Place { node: node(rank), host, threads: 1 };
+    let place = |rank, host| Place { node: node(rank), more_nodes: Vec::new(), host };
     let roster = vec![place(0, 0), place(1, 0), place(2, 1), place(3, 1)];
     let lane = |at| Key::derive(&SECRET, JobId(hall.job.0 + at + 1), 1);
     let ticket = hall.registry.prover.ticket(hall.job, None);
-    let lane_keys = [0, 1, 2, 3, 4].map(lane);
+    let lane_keys = vec![[0, 1, 2, 3, 4].map(lane)];
     let (has_switch, probes_paths) = (true, false);
-    let welcome = Welcome { ticket, lane_keys, roster, round: 1, has_switch, probes_paths };
+    let welcome = Welcome { ticket, lane_keys, roster, rounds: vec![1], has_switch, probes_paths };
     let welcome = ToRank::Welcome(Arc::new(welcome));
     let report = |seat| ToRank::Report { round: 1, seat };
     assert_eq!(hall.sent_to(0), [welcome.clone(), report(0)]);

@@ -139,8 +139,12 @@ fn jumbo_in_second_round() -> Hall {
     answer(&mut hall, 1, [report(9_000, None), report(9_000, None)]);
     hall.pass(Span::from_s(2));
     hall.registry.switch_answered(hall.now, SWITCH, JUMBO);
-    hall.registry.tell_registrar(hall.now, hall.job, Message::Replan { job: hall.job });
-    hall.registry.set_up(hall.now, hall.job, None);
+    hall.registry.tell_registrar(
+        hall.now,
+        JobTree::of(hall.job),
+        Message::Replan { job: hall.job },
+    );
+    hall.registry.set_up(hall.now, JobTree::of(hall.job), None);
     hall.look();
     assert_eq!(probes(&hall), [9_000], "every epoch probes again");
     hall.registry.path_answered(hall.now, PATH, 8_896);

@@ -280,11 +280,11 @@ fn a_job_that_outlives_its_registry_keeps_its_fragments() {
     hall.register(Some(ticket)).unwrap();
     for (rank, host) in [(0, "a"), (1, "b")] {
         let fragment_values = (rank == 1).then_some(40);
-        let resume =
-            Some(Resume { round: 3, watermark: Some(50), fragment_values, ..Resume::default() });
+        let resumes =
+            vec![Resume { round: 3, watermark: Some(50), fragment_values, ..Resume::default() }];
         let ticket = hall.ticket(rank);
         let join = hall.join(rank, host);
-        hall.attend(Join { switch: Some(SWITCH), resume, ticket, ..join }).unwrap();
+        hall.attend(Join { switch: Some(SWITCH), resumes, ticket, ..join }).unwrap();
     }
     hall.registry.switch_answered(hall.now, SWITCH, limits(96, 352));
     hall.answer_all(4, Some(50));
@@ -299,10 +299,10 @@ fn fragments_that_no_packet_holds_fail_the_job_that_claims_them() {
         let ticket = hall.registry.prover.ticket(hall.job, None);
         hall.register(Some(ticket)).unwrap();
         let fragment_values = Some(fragment_values);
-        let resume =
-            Some(Resume { round: 3, watermark: Some(50), fragment_values, ..Resume::default() });
+        let resumes =
+            vec![Resume { round: 3, watermark: Some(50), fragment_values, ..Resume::default() }];
         let ticket = hall.ticket(0);
-        hall.attend(Join { resume, ticket, ..hall.join(0, "a") }).unwrap();
+        hall.attend(Join { resumes, ticket, ..hall.join(0, "a") }).unwrap();
         hall.look();
         let text = hall.failure(0).text;
         assert!(text.starts_with("the job cannot be set up: fragment_values is"), "{text}");
@@ -343,8 +343,12 @@ fn a_job_that_does_not_fit_its_memory_is_slowed_down_alike_in_every_set_up() {
     assert_eq!(hall.warnings(), [warning]);
     // Ranks that register still ask for what they did.
     assert_eq!(hall.register(None), Ok(hall.job));
-    hall.registry.tell_registrar(hall.now, hall.job, Message::Replan { job: hall.job });
-    hall.registry.set_up(hall.now, hall.job, None);
+    hall.registry.tell_registrar(
+        hall.now,
+        JobTree::of(hall.job),
+        Message::Replan { job: hall.job },
+    );
+    hall.registry.set_up(hall.now, JobTree::of(hall.job), None);
     hall.answer_all(2, Some(0));
     hall.look();
     assert_eq!((hall.setup().epoch, hall.setup().parameters.span_fragments), (2, span));
@@ -405,15 +409,15 @@ fn resumed(span_fragments: u16, job_memory_bytes: u64) -> Hall {
     let ticket = hall.registry.prover.ticket(hall.job, None);
     hall.register(Some(ticket)).unwrap();
     for (rank, host) in [(0, "a"), (1, "b")] {
-        let resume = Some(Resume {
+        let resumes = vec![Resume {
             round: 3,
             watermark: Some(50),
             fragment_values: Some(352),
             span_fragments: Some(span_fragments),
             sends_halves: Some(true),
-        });
+        }];
         let ticket = hall.ticket(rank);
-        hall.attend(Join { resume, ticket, ..hall.join(rank, host) }).unwrap();
+        hall.attend(Join { resumes, ticket, ..hall.join(rank, host) }).unwrap();
     }
     hall
 }

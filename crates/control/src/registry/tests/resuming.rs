@@ -1,6 +1,6 @@
 use thalweg_wire::tag::Generation;
 
-use crate::message::{LANE_BITS, LANES, is_lane};
+use crate::message::LANES;
 use crate::proof::{PROOF_BYTES, Proof};
 
 use super::*;
@@ -17,14 +17,14 @@ fn restarted(workers: u32) -> Hall {
 }
 
 fn remembering(hall: &Hall, rank: u32, host: &str, round: u32, watermark: u64) -> Join {
-    let resume = Some(Resume {
+    let resumes = vec![Resume {
         round,
         watermark: Some(watermark),
         fragment_values: Some(352),
         span_fragments: Some(4_096),
         sends_halves: Some(true),
-    });
-    Join { resume, ..member(hall, rank, host) }
+    }];
+    Join { resumes, ..member(hall, rank, host) }
 }
 
 /// A rank that had joined before the registry forgot it.
@@ -40,7 +40,7 @@ fn a_registry_that_restarts_goes_on_with_the_same_job() {
     assert_eq!(hall.register(Some(ticket(job))), Ok(job));
     assert_eq!(hall.register(Some(ticket(job))), Ok(job));
     hall.attend(remembering(&hall, 0, "a", 4, 700)).unwrap();
-    hall.attend(Join { resume: Some(Resume::default()), ..member(&hall, 1, "a") }).unwrap();
+    hall.attend(Join { resumes: vec![Resume::default()], ..member(&hall, 1, "a") }).unwrap();
     hall.look();
     assert_eq!(hall.sent_to(1), [ToRank::Waiting { missing: [2].into() }]);
     hall.attend(remembering(&hall, 2, "b", 5, 690)).unwrap();
@@ -82,11 +82,11 @@ fn a_newcomer_among_members_begins_where_they_are() {
 fn who_was_only_welcomed_knows_which_epochs_were_used() {
     let mut hall = restarted(2);
     hall.register(Some(ticket(hall.job))).unwrap();
-    let resume = Some(Resume { round: 3, ..Resume::default() });
-    hall.attend(Join { resume, ..member(&hall, 0, "a") }).unwrap();
+    let resumes = vec![Resume { round: 3, ..Resume::default() }];
+    hall.attend(Join { resumes, ..member(&hall, 0, "a") }).unwrap();
     hall.attend(hall.successor(1, "b")).unwrap();
     hall.look();
-    assert_eq!(hall.welcomes(1)[0].round, 4);
+    assert_eq!(hall.welcomes(1)[0].rounds, [4]);
     hall.answer_all(4, None);
     assert_eq!((hall.setup().epoch, hall.setup().resume_from), (4, 1 << 48));
 }
@@ -95,8 +95,8 @@ fn who_was_only_welcomed_knows_which_epochs_were_used() {
 fn where_all_leaders_are_new_the_job_is_over() {
     let mut hall = restarted(2);
     hall.register(Some(ticket(hall.job))).unwrap();
-    let resume = Some(Resume { round: 3, ..Resume::default() });
-    hall.attend(Join { resume, ..member(&hall, 1, "a") }).unwrap();
+    let resumes = vec![Resume { round: 3, ..Resume::default() }];
+    hall.attend(Join { resumes, ..member(&hall, 1, "a") }).unwrap();
     hall.attend(hall.successor(0, "a")).unwrap();
     hall.look();
     assert!(hall.failure(1).text.ends_with("nobody remembers the job"));
@@ -140,19 +140,20 @@ fn nobody_takes_over_a_job_without_its_ticket() {
     assert!(matches!(other, Err(Refusal::Differs { .. })), "one job, one name");
 }
 
-/// Ids of lanes differ from their job's in every bit that some lane needs.
+// spec: F-04, E-04 machine
 #[test]
-fn a_ticket_of_a_lane_is_none_of_a_job() {
+fn a_ticket_of_a_tree_or_of_a_lane_is_none_of_a_job() {
     let mut hall = restarted(1);
-    for lane in 1..=LANES as u64 {
-        assert!(is_lane(JobId(hall.job.0 + lane)), "lane {lane}");
+    assert_eq!(JobTree::of(hall.job).tree, 0);
+    for tree in 0..TREES_MAX {
+        let own = JobTree { job: hall.job, tree }.id();
+        for lane in 0..=LANES as u64 {
+            let id = JobId(own.0 + lane);
+            if id != hall.job {
+                assert_eq!(hall.register(Some(ticket(id))), Err(Refusal::Ticket), "{id:?}");
+            }
+        }
     }
-    for lane in 1..=LANE_BITS {
-        let ticket = ticket(JobId(hall.job.0 + lane));
-        assert_eq!(hall.register(Some(ticket)), Err(Refusal::Ticket), "lane {lane}");
-    }
-    assert!(!is_lane(hall.job) && !is_lane(JobId(hall.job.0 + LANE_BITS + 1)));
-    assert!(LANE_BITS < 2 * LANES as u64, "no more bits than they need");
 }
 
 #[test]
@@ -202,7 +203,7 @@ fn a_ticket_beats_a_name() {
 fn of_two_jobs_with_tickets_the_first_has_the_name() {
     let mut hall = restarted(1);
     hall.register(Some(ticket(hall.job))).unwrap();
-    let error = hall.register(Some(ticket(JobId(hall.job.0 + 8))));
+    let error = hall.register(Some(ticket(JobId(hall.job.0 + (1 << 32)))));
     assert_eq!(error, Err(Refusal::NameTaken { name: "train".into() }));
 }
 

@@ -14,7 +14,7 @@ use thalweg_wire::tag::Key;
 use super::super::*;
 use crate::attendance::rounds::Rounds;
 use crate::caller::NOWHERE;
-use crate::message::RankTicket;
+use crate::message::{RankTicket, Resume, Welcome};
 
 const SERVER: NodeId = NodeId(1);
 const SECRET: Secret = Secret([3; 16]);
@@ -28,6 +28,21 @@ struct Client {
     process: Process,
     job: Option<JobId>,
     ticket: Option<Ticket>,
+    /// The sending threads that it offers, one for each tree.
+    threads: Vec<Thread>,
+    /// Trees of the job, from the welcome on.
+    trees: usize,
+    /// MTU of its interface. `None` if it is of a release that announces none.
+    mtu_bytes: Option<u16>,
+    link: Option<LinkId>,
+    /// What is on the way, both ways, and the trees that it is about. Lost when the stream breaks.
+    inbound: VecDeque<(u32, ToRank)>,
+    outbound: VecDeque<(u32, FromRank)>,
+}
+
+/// A sending thread of a process.
+#[derive(Clone, Default)]
+struct Thread {
     rounds: Rounds,
     /// `None` until it adopts its first set-up.
     watermark: Option<u64>,
@@ -38,14 +53,21 @@ struct Client {
     /// Values of a fragment, which its worker cannot change.
     fragment_values: Option<u16>,
     span_fragments: Option<u16>,
-    /// MTU of its interface. `None` if it is of a release that announces none.
-    mtu_bytes: Option<u16>,
     /// Round of the last report of its paths that the registry has, and the MTU that they carried.
     carried: Option<(u32, u16)>,
-    link: Option<LinkId>,
-    /// What is on the way, both ways. Lost when the stream breaks.
-    inbound: VecDeque<ToRank>,
-    outbound: VecDeque<FromRank>,
+}
+
+impl Client {
+    /// What it knows of the trees of its job.
+    fn resumes(&self) -> Vec<Resume> {
+        let known = self.threads.iter().take(self.trees);
+        known.map(|thread| thread.rounds.resume(thread.watermark)).collect()
+    }
+
+    /// Where one of its threads is.
+    fn node(&self, tree: u32) -> NodeId {
+        NodeId(self.process.node.0 + 8_000 * tree)
+    }
 }
 
 struct World {
@@ -67,10 +89,12 @@ struct World {
     is_stormy: bool,
     /// MTU of the links in the middle, which nobody announces. It changes while it is stormy.
     middle_mtu_bytes: u16,
+    /// Sending threads that the rank offers that offers fewest.
+    threads: u32,
 }
 
 impl World {
-    fn new(seed: u64, workers: u32) -> World {
+    fn new(seed: u64, workers: u32, threads: u32) -> World {
         let mut rng = Rng::new(seed).stream("world");
         let registry = registry(&mut rng);
         let mut world = World {
@@ -86,6 +110,7 @@ impl World {
             tickets: BTreeMap::new(),
             is_stormy: true,
             middle_mtu_bytes: 9_000,
+            threads,
         };
         world.clients = (0..workers).map(|rank| world.spawn(rank)).collect();
         world
@@ -101,14 +126,9 @@ impl World {
             process: Process { node, life: self.next_life },
             job: None,
             ticket: None,
-            rounds: Rounds::default(),
-            watermark: None,
-            is_paused: false,
-            epoch: 0,
-            fragment_values: None,
-            span_fragments: None,
+            threads: vec![Thread::default(); (self.threads + rank % 2) as usize],
+            trees: 1,
             mtu_bytes,
-            carried: None,
             link: None,
             inbound: VecDeque::new(),
             outbound: VecDeque::new(),
@@ -129,9 +149,11 @@ impl World {
             65..78 => self.connect(chosen),
             78..84 => {
                 let more = self.rng.below(50);
-                let client = &mut self.clients[chosen];
-                if !client.is_paused {
-                    client.watermark = client.watermark.map(|watermark| watermark + more);
+                let threads = &mut self.clients[chosen].threads;
+                let at = self.rng.below(threads.len() as u64) as usize;
+                let thread = &mut threads[at];
+                if !thread.is_paused {
+                    thread.watermark = thread.watermark.map(|watermark| watermark + more);
                 }
             }
             84..91 => {
@@ -151,7 +173,7 @@ impl World {
 
     fn beat(&mut self) {
         for client in self.clients.iter_mut().filter(|client| client.link.is_some()) {
-            client.outbound.push_back(FromRank::Progress(Default::default()));
+            client.outbound.push_back((0, FromRank::Progress(Default::default())));
         }
     }
 
@@ -208,7 +230,7 @@ impl World {
         let ticket = self.tickets.get(&(job, self.clients[chosen].rank)).copied();
         let client = &mut self.clients[chosen];
         if client.job.replace(job) != Some(job) {
-            client.rounds = Rounds::default();
+            client.threads.iter_mut().for_each(|thread| thread.rounds = Rounds::default());
             client.inbound.clear();
         }
         let link = LinkId(self.next_link);
@@ -220,9 +242,9 @@ impl World {
             process: client.process,
             host: format!("host {}", client.rank / 2),
             switch: client.rank.is_multiple_of(3).then_some(NodeId(400 + 8 * (client.rank % 2))),
-            resume: client.ticket.map(|_| client.rounds.resume(client.watermark)),
+            resumes: client.ticket.map_or_else(Vec::new, |_| client.resumes()),
             ticket,
-            threads: 1,
+            more_nodes: (1..client.threads.len() as u32).map(|tree| client.node(tree)).collect(),
             mtu_bytes: client.mtu_bytes,
         };
         match self.registry.attend(self.now, link, &caller, join) {
@@ -235,36 +257,35 @@ impl World {
 
     fn deliver(&mut self, chosen: usize) {
         let client = &mut self.clients[chosen];
-        let (Some(link), Some(message)) = (client.link, client.outbound.pop_front()) else {
+        let (Some(link), Some((tree, message))) = (client.link, client.outbound.pop_front()) else {
             return;
         };
         if let FromRank::Paths { round, report } = &message {
             // A path may become narrower when the round is over and its set-up is still in flight.
-            let before = client.carried.filter(|(of, _)| of == round);
-            client.carried = report.mtu_bytes.map(|carried| (*round, carried)).max(before);
+            let carried = &mut client.threads[tree as usize].carried;
+            let before = carried.filter(|(of, _)| of == round);
+            *carried = report.mtu_bytes.map(|carried| (*round, carried)).max(before);
         }
-        self.registry.hear(self.now, link, message);
+        self.registry.hear(self.now, link, tree, message);
     }
 
     fn obey(&mut self, chosen: usize) {
         let client = &mut self.clients[chosen];
-        let Some(told) = client.inbound.pop_front() else { return };
-        if !client.rounds.admit(&told) {
+        let Some((tree, told)) = client.inbound.pop_front() else { return };
+        let thread = &mut client.threads[tree as usize];
+        if !thread.rounds.admit(&told) {
             return;
         }
         match told {
-            ToRank::Welcome(welcome) => {
-                assert_eq!(welcome.roster[client.rank as usize].node, client.process.node);
-                client.ticket = Some(welcome.ticket);
-            }
+            ToRank::Welcome(welcome) => self.enter(chosen, &welcome),
             ToRank::Report { round, seat } => {
                 assert!(client.ticket.is_some(), "nobody is set up before it is welcomed");
-                client.is_paused = true;
-                client.rounds.answer(round);
-                let watermark = client.watermark;
-                client.outbound.push_back(FromRank::Answer { round, seat, watermark });
+                thread.is_paused = true;
+                thread.rounds.answer(round);
+                let watermark = thread.watermark;
+                client.outbound.push_back((tree, FromRank::Answer { round, seat, watermark }));
             }
-            ToRank::Adopt { seat, key, setup } => self.adopt(chosen, seat, key, setup),
+            ToRank::Adopt { seat, key, setup } => self.adopt((chosen, tree), seat, key, setup),
             ToRank::Failed(failure) => {
                 let reasons =
                     ["registered again by other", "nobody remembers", "carries packets of"];
@@ -279,7 +300,7 @@ impl World {
             | ToRank::Retire { .. }
             | ToRank::ReportOperations => {}
             ToRank::ProbePaths { round, mtu_bytes, nodes } => {
-                self.report_paths(chosen, round, mtu_bytes, &nodes);
+                self.report_paths((chosen, tree), round, mtu_bytes, &nodes);
             }
             ToRank::PathMtu { mtu_bytes } => {
                 let own = client.mtu_bytes.unwrap_or(1_500);
@@ -290,8 +311,31 @@ impl World {
         }
     }
 
+    /// The job is as all know it: with a tree for each thread that all ranks offer.
+    fn enter(&mut self, chosen: usize, welcome: &Welcome) {
+        let is_alone = self.clients.len() <= 2;
+        let client = &mut self.clients[chosen];
+        let trees = if is_alone { 1 } else { self.threads as usize };
+        assert_eq!((welcome.lane_keys.len(), welcome.rounds.len()), (trees, trees));
+        let place = &welcome.roster[client.rank as usize];
+        for tree in 0..trees as u32 {
+            assert_eq!(place.node_of(tree), Some(client.node(tree)));
+        }
+        assert_eq!(place.node_of(trees as u32), None);
+        for (thread, round) in client.threads.iter_mut().zip(&welcome.rounds) {
+            thread.rounds.hear(*round);
+        }
+        (client.ticket, client.trees) = (Some(welcome.ticket), trees);
+    }
+
     /// A leader says what its paths carry, now and then nothing of one of them.
-    fn report_paths(&mut self, chosen: usize, round: u32, asked: u16, nodes: &[NodeId]) {
+    fn report_paths(
+        &mut self,
+        (chosen, tree): (usize, u32),
+        round: u32,
+        asked: u16,
+        nodes: &[NodeId],
+    ) {
         let is_silent = self.is_stormy && self.rng.chance(0.05);
         let carried = asked.min(self.middle_mtu_bytes);
         let client = &mut self.clients[chosen];
@@ -301,15 +345,18 @@ impl World {
             narrow: Some(narrow).filter(|_| carried < asked && !is_silent),
             silent: Some(nodes[0]).filter(|_| is_silent),
         };
-        client.outbound.push_back(FromRank::Paths { round, report });
+        client.outbound.push_back((tree, FromRank::Paths { round, report }));
     }
 
     /// Every set-up is newer, the same for all, and nobody has to go back behind what it has.
-    fn adopt(&mut self, chosen: usize, seat: u32, key: Key, setup: Arc<Setup>) {
+    fn adopt(&mut self, (chosen, tree): (usize, u32), seat: u32, key: Key, setup: Arc<Setup>) {
         let client = &mut self.clients[chosen];
         assert_eq!(key, Key::derive(&SECRET, setup.job, setup.epoch));
-        assert_eq!(Some(setup.job), client.job);
-        assert_eq!(setup.trees[0].node(seat), client.process.node);
+        let at = JobTree { job: client.job.expect("it is registered"), tree };
+        assert_eq!(setup.job, at.id());
+        assert_eq!(setup.trees[0].node(seat), client.node(tree));
+        let mtu_bytes = client.mtu_bytes.unwrap_or(1_500);
+        let client = &mut client.threads[tree as usize];
         assert!(setup.epoch > client.epoch || client.watermark.is_none());
         assert!(client.watermark.is_none_or(|watermark| watermark >= setup.resume_from));
         client.watermark = client.watermark.or(Some(setup.resume_from));
@@ -320,7 +367,7 @@ impl World {
         if let Some((_, carried)) = client.carried.filter(|(round, _)| *round == setup.epoch) {
             assert!(needed <= u32::from(carried), "paths carry {carried}, packets have {needed}");
         }
-        assert!(needed <= client.mtu_bytes.unwrap_or(1_500).into(), "interfaces carry less");
+        assert!(needed <= mtu_bytes.into(), "interfaces carry less");
         let span_fragments = setup.parameters.span_fragments;
         let kept = *client.span_fragments.get_or_insert(span_fragments);
         assert_eq!(kept, span_fragments, "so does the span");
@@ -332,13 +379,13 @@ impl World {
     fn act(&mut self) {
         while let Some(action) = self.registry.poll() {
             match action {
-                Action::Tell { link, message } => {
+                Action::Tell { link, tree, message } => {
                     if let ToRank::Joined { ticket } = message {
                         self.tickets.insert((ticket.job, ticket.rank), ticket);
                     }
                     let mut clients = self.clients.iter_mut();
                     if let Some(client) = clients.find(|client| client.link == Some(link)) {
-                        client.inbound.push_back(message);
+                        client.inbound.push_back((tree, message));
                     }
                 }
                 Action::Close { link } => {
@@ -410,14 +457,20 @@ impl World {
             self.act();
         }
         let job = self.clients[0].job.expect("it is registered");
-        let setup = self.registry.registrar.setup(job).expect("it is set up");
-        assert_eq!(self.server_epochs.get(&job), Some(&setup.epoch));
-        for client in &self.clients {
-            assert_eq!(client.job, Some(job));
-            let seat = self.registry.jobs[&job].seat_of(client.rank);
-            let epoch = seat.map_or(client.epoch, |_| setup.epoch);
-            assert_eq!(client.epoch, epoch, "rank {} is left behind", client.rank);
+        for at in self.registry.jobs[&job].all_trees() {
+            let setup = self.registry.registrar.setup(at.id()).expect("it is set up");
+            assert_eq!(self.server_epochs.get(&at.id()), Some(&setup.epoch));
+            for client in &self.clients {
+                assert_eq!(client.job, Some(job));
+                let seat = self.registry.jobs[&job].seat_of(client.rank);
+                let own = client.threads[at.tree as usize].epoch;
+                let epoch = seat.map_or(own, |_| setup.epoch);
+                assert_eq!(own, epoch, "rank {} is left behind in {at:?}", client.rank);
+            }
         }
+        // Whatever broke, it is one job.
+        let listing = self.registry.listing();
+        assert_eq!((listing.jobs.len(), listing.jobs[0].id), (1, job));
     }
 }
 
@@ -436,16 +489,17 @@ fn registry(rng: &mut Rng) -> Registry {
     })
 }
 
-// spec: A-41, E-06, F-01 machine
+// spec: A-41, E-06, F-01, F-04 machine
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn whatever_breaks_jobs_come_together(
         seed in any::<u64>(),
         workers in 1..7_u32,
+        threads in 1..4_u32,
         steps in 0..600_u32,
     ) {
-        let mut world = World::new(seed, workers);
+        let mut world = World::new(seed, workers, threads);
         (0..steps).for_each(|_| world.step());
         world.settle();
     }
