@@ -141,7 +141,7 @@ impl Leash {
         }
         let state_dir = &config.safeguards.state_dir;
         let originals = begin_originals(state_dir, &config.job, group.members());
-        // Of a folder that cannot be written to, the line above has told.
+        // The line above reports a folder that is not writable.
         let written = WrittenLimits::begin(state_dir, group.members().first()).ok();
         Ok(Leash {
             config,

@@ -1,6 +1,6 @@
 //! Limits that a process sets on connections of a program, in a file.
 //!
-//! Programs set limits of their own, at any time. Whoever lifts the limits of a process that hangs or was killed has to tell the two
+//! Programs set limits of their own, at any time. A process that lifts the limits of one that hangs or was killed has to tell the two
 //! apart. So the process writes each limit into the file before it sets it, beside the one that it had set before: a
 //! connection with one of the two has a limit of the process, and one with any other has a limit of the program.
 // spec: E-14
@@ -74,7 +74,7 @@ impl Drop for WrittenLimits {
     }
 }
 
-/// Reads the file of a process. `None` if there is none, so that nobody knows which limits are its own.
+/// Reads the file of a process. `None` without a file: then nobody knows which limits are its own.
 pub(crate) fn read(state_dir: &Path, first: u32) -> Option<Written> {
     let bytes = fs::read(path(state_dir, first)).ok()?;
     let records = bytes.chunks_exact(RECORD_BYTES).map(|record| {
@@ -111,7 +111,7 @@ mod tests {
 
     // spec: E-14 machine
     #[test]
-    fn limits_of_a_process_are_told_from_those_of_its_program() {
+    fn limits_of_a_process_differ_from_those_of_its_program() {
         let folder = format!("thalweg-written-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         let mut written = WrittenLimits::begin(&folder, 7).unwrap();

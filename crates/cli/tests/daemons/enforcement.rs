@@ -220,7 +220,7 @@ while True:
     near.sendall(bytes(65536))
 ";
 
-/// A program sets a limit of its own while the process that limits it hangs: whoever lifts limits leaves it alone.
+/// A program sets a limit of its own while the process that limits it hangs: its guardian leaves it alone.
 // spec: E-14 lab
 #[test]
 fn a_limit_that_a_program_sets_itself_stays_when_others_are_lifted() {

@@ -64,7 +64,7 @@ type Namer = Option<Holder>;
 struct Watched {
     /// When it was last probed. `None` before the first time.
     probed: Option<Time>,
-    /// Those who have named it. Each has it probed for itself, so that none is left with what another has used up.
+    /// Tokens that have named it. Each has it probed for itself, so that none is left with what another has used up.
     // spec: E-13
     named_by: BTreeMap<Namer, Named>,
     /// The last answer, and when it came.
@@ -80,7 +80,7 @@ struct Named {
     asked: Time,
     /// When it was last probed, of the times when that was due.
     probed: Option<Time>,
-    /// Number of these probes, whoever paid for them.
+    /// Number of these probes, paid for by any of those that have named it.
     probes: u32,
 }
 
@@ -194,7 +194,7 @@ impl Switches {
 }
 
 impl Watched {
-    /// Those of whom one pays for the probe that is due, in turns: none has to for the operator's switch and for one that has
+    /// Returns the namers of whom one pays for the probe that is due, in turns: none has to for the operator's switch and for one that has
     /// answered. `None` if no probe is due.
     fn payers(&self, now: Time, every: Span) -> Option<Vec<Namer>> {
         if self.answer.is_some() {

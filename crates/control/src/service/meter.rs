@@ -34,7 +34,7 @@ pub(crate) struct SharedMeter(Arc<Mutex<Meter>>);
 pub(crate) struct StreamPermit {
     meter: SharedMeter,
     holder: Holder,
-    /// Its token has opened few streams lately, so that its first messages are read at once.
+    /// True if its first messages are read at once: its token has opened few streams lately.
     has_burst: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct StreamPermit {
 const LEAST_MESSAGES: CallRate = CallRate { per_s: 8, burst: 512 };
 
 /// Streams of one token whose first messages are read at once, a second. As many as a token may have open begin so in any case:
-/// whoever opens streams again and again gets no more messages read by that than by its rate.
+/// a token that opens streams again and again gets no more messages read by that than by its rate.
 const BURSTS_PER_S: u32 = 16;
 
 /// Messages of one stream.

@@ -2,8 +2,8 @@
 //!
 //! Welcomes and set-ups grow with the ranks of a job, and every rank gets its own copy: those of a job of thousands of ranks
 //! take gigabytes together. So a copy is made only when it can be sent, within a budget of bytes of its token and of all tokens,
-//! which it holds until the connection has taken it: HTTP/2 keeps what a peer does not read, and whoever announces a large
-//! window has it keep much. A rank that does not read holds what it got. Its connection is closed if others wait for that, and
+//! which it holds until the connection has taken it: HTTP/2 keeps what a peer does not read, and much of it where
+//! the peer announces a large window. A rank that does not read holds what it got. Its connection is closed if others wait for that, and
 //! its stream if too many such messages wait for it.
 // spec: E-12
 
@@ -221,7 +221,7 @@ impl Unread {
         is_long && (is_awaited(&rooms.own) || is_awaited(&rooms.total))
     }
 
-    /// Resolves when the memory that is held now was held for too long, whoever waits for it: to `true` if it still is.
+    /// Resolves when the memory that is held now was held for too long, even if nobody waits for it: to `true` if it still is.
     pub(super) fn overdue(&self) -> impl Future<Output = bool> + Send + 'static {
         let (counts, is_held) = (Arc::downgrade(&self.0), self.lock().held.is_some());
         async move {

@@ -62,15 +62,15 @@ pub async fn connect_changing(
 /// Largest window that HTTP/2 knows.
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 
-/// A connection that announces the largest windows, and reads nothing once it is told to.
+/// A connection that announces the largest windows, and reads nothing once the flag is set.
 pub async fn connect_deaf(address: SocketAddr, token: &str) -> (Client, Arc<AtomicBool>) {
     let is_deaf = Arc::new(AtomicBool::new(false));
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
     let endpoint =
         endpoint.initial_stream_window_size(WINDOW_MAX).initial_connection_window_size(WINDOW_MAX);
-    let heard = Arc::clone(&is_deaf);
+    let flag = Arc::clone(&is_deaf);
     let connector = tower::service_fn(move |_| {
-        let is_deaf = Arc::clone(&heard);
+        let is_deaf = Arc::clone(&flag);
         async move {
             let socket = TcpSocket::new_v4()?;
             // Kernels keep little as well.
