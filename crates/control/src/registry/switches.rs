@@ -364,10 +364,14 @@ mod tests {
         let (mut switches, switch) = (Switches::default(), NodeId(1));
         switches.watch(START, switch, MALLORY);
         switches.watch(START, switch, ALICE);
-        probes(&mut switches, START, Span::from_s(1));
-        let mut left = |namer| (0..300).filter(|_| switches.may_probe(START, namer)).count();
-        let (mallory, alice) = (left(MALLORY), left(ALICE));
-        assert!(mallory.abs_diff(alice) <= 2 && mallory + alice < 2 * 256, "{mallory} {alice}");
+        let mut first = Vec::new();
+        for now in (1..=8).map(|step| START + ASK_EVERY * step) {
+            let payers = switches.watched[&switch].payers(now, PROBE_EVERY_MAX);
+            first.push(payers.expect("a probe is due")[0]);
+            assert_eq!(switches.due(now, PROBE_EVERY_MAX), [switch]);
+        }
+        let own = first.iter().filter(|namer| **namer == MALLORY).count();
+        assert_eq!(own, 4, "{first:?}");
     }
 
     // spec: E-09 machine

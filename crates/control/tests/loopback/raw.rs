@@ -43,9 +43,14 @@ impl tonic::service::Interceptor for Shown {
 
 /// Connects with a token, or without.
 pub async fn connect(address: SocketAddr, token: Option<&str>) -> Client {
+    try_connect(address, token).await.expect("the service is there")
+}
+
+/// Connects, unless the service closes the connection at once.
+pub async fn try_connect(address: SocketAddr, token: Option<&str>) -> Option<Client> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
-    let channel = endpoint.connect().await.expect("the service is there");
-    ControlClient::with_interceptor(channel, Shown::new(token))
+    let channel = endpoint.connect().await.ok()?;
+    Some(ControlClient::with_interceptor(channel, Shown::new(token)))
 }
 
 /// Connects with a token that can be changed later.
