@@ -299,13 +299,13 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// A registrar that draws the ids of jobs from `rng`, with room for [`JOBS_MAX`].
+    /// A registrar that draws the ids of jobs from `rng`, with at most [`JOBS_MAX`].
     pub fn new(rng: Rng) -> Registrar {
-        Registrar::with_room(rng, JOBS_MAX)
+        Registrar::with_limit(rng, JOBS_MAX)
     }
 
-    /// A registrar with room for another number of jobs, for a caller that counts them itself.
-    pub fn with_room(rng: Rng, jobs_max: usize) -> Registrar {
+    /// A registrar with another limit of jobs, for a caller that counts them itself.
+    pub fn with_limit(rng: Rng, jobs_max: usize) -> Registrar {
         Registrar { rng, jobs_max, jobs: BTreeMap::new(), instructions: VecDeque::new() }
     }
 

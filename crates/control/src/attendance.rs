@@ -18,6 +18,7 @@ use crate::message::{Diagnosis, Failure, FromRank, RankTicket, Welcome};
 use crate::settings::Settings;
 
 mod call;
+mod further;
 pub(crate) mod rounds;
 
 /// Who attends what, and where.
@@ -31,10 +32,9 @@ pub struct AttendConfig {
     pub workers: u32,
     /// Which of them this is.
     pub rank: u32,
-    /// Where the packets of the first sending thread go.
+    /// Address of the first sending thread.
     pub node: NodeId,
-    /// Where those of further sending threads go: the rank can use as many and one, at most
-    /// [`TREES_MAX`](crate::TREES_MAX).
+    /// Addresses of further sending threads: the rank can use as many and one, at most [`TREES_MAX`](crate::TREES_MAX).
     // spec: F-04
     pub more_nodes: Vec<NodeId>,
     /// Tells this process from every other that ever was this rank: random.
@@ -63,7 +63,7 @@ pub enum AttendError {
     Thread(#[from] io::Error),
 }
 
-/// What a rank learns. Reports, probes, set-ups and retirements are about one tree of the job.
+/// Event of a rank's control channel. Reports, probes, set-ups and retirements are about one tree of the job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ControlEvent {
     /// The rank belongs to this process. Comes again after a reconnection.
@@ -184,15 +184,15 @@ impl Attendance {
 
     /// Says something about the job, or about its first tree, without waiting. While the service is out of reach the last
     /// progress and a failure are kept; the rest is lost, because the service asks again.
-    pub fn send(&self, said: FromRank) {
-        self.send_of(0, said);
+    pub fn send(&self, message: FromRank) {
+        self.send_of(0, message);
     }
 
     /// The same about a tree.
     // spec: F-04
-    pub fn send_of(&self, tree: u32, said: FromRank) {
-        // Nobody is there to hear it after the end.
-        let _ = self.commands.send((tree, said));
+    pub fn send_of(&self, tree: u32, message: FromRank) {
+        // Nobody is there to receive it after the end.
+        let _ = self.commands.send((tree, message));
     }
 
     /// Keeps what to tell a service that lost its memory: all fragments of a tree below are complete here. To be

@@ -177,7 +177,7 @@ fn narrow(name: &'static str, value: u32) -> Result<u16, Malformed> {
 pub(crate) fn read_from_rank(message: v1::FromRank) -> Result<StreamMessage, Malformed> {
     use v1::from_rank::Message;
     let tree = tree(message.tree)?;
-    let said = match message.message.ok_or(Malformed("message"))? {
+    let read = match message.message.ok_or(Malformed("message"))? {
         Message::Join(join) => return Ok(StreamMessage::Join(from_join(join)?)),
         Message::Answer(v1::Answer { round, seat, watermark }) => {
             FromRank::Answer { round, seat, watermark }
@@ -203,7 +203,7 @@ pub(crate) fn read_from_rank(message: v1::FromRank) -> Result<StreamMessage, Mal
         }
         Message::Leave(v1::Leave { operations }) => FromRank::Leave { operations },
     };
-    Ok(StreamMessage::Later(tree, said))
+    Ok(StreamMessage::Later(tree, read))
 }
 
 /// The number of a tree.
@@ -313,7 +313,7 @@ pub(crate) fn to_join(join: &Join) -> v1::FromRank {
 pub(crate) fn read_to_rank(message: v1::ToRank) -> Result<(u32, ToRank), Malformed> {
     use v1::to_rank::Message;
     let tree = tree(message.tree)?;
-    let told = match message.message.ok_or(Malformed("message"))? {
+    let read = match message.message.ok_or(Malformed("message"))? {
         Message::Welcome(welcome) => ToRank::Welcome(Arc::new(from_welcome(welcome)?)),
         Message::Waiting(v1::Waiting { missing }) => ToRank::Waiting { missing: missing.into() },
         Message::Report(v1::Report { round, seat }) => ToRank::Report { round, seat },
@@ -350,7 +350,7 @@ pub(crate) fn read_to_rank(message: v1::ToRank) -> Result<(u32, ToRank), Malform
             ToRank::Failed(Arc::new(Failure { operation, since, ..failure }))
         }
     };
-    Ok((tree, told))
+    Ok((tree, read))
 }
 
 pub(crate) fn write_to_rank(tree: u32, told: &ToRank) -> v1::ToRank {

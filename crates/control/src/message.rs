@@ -54,7 +54,7 @@ impl JobTree {
     }
 }
 
-/// What a rank says. Answers, paths, progress and stalls are about one tree of the job.
+/// Message of a rank. Answers, paths, progress and stalls are about one tree of the job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FromRank {
     /// The answer to a report. Only leaders are asked.
@@ -113,7 +113,7 @@ pub struct Join {
     pub host: String,
     /// The switch of its rack, if there is one.
     pub switch: Option<NodeId>,
-    /// What it knows of each tree of the job, if it has been in it.
+    /// Knowledge of each tree of the job, if it has been in it.
     pub resumes: Vec<Resume>,
     /// Ticket of the rank, if it has been taken before.
     pub ticket: Option<RankTicket>,
@@ -131,7 +131,7 @@ impl Join {
     }
 }
 
-/// What a process knows of a tree of a job, for a registrar that forgot it.
+/// Knowledge of a process about a tree of a job, for a registrar that forgot it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resume {
     /// The latest round that it has heard of; 0 for none.
@@ -177,7 +177,7 @@ pub enum Waits {
     Ranks(Vec<u32>),
 }
 
-/// What a rank is told. Reports, probes, set-ups and retirements are about one tree of the job.
+/// Message to a rank. Reports, probes, set-ups and retirements are about one tree of the job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ToRank {
     /// The rank belongs to the process now. The first message of a stream.
@@ -288,7 +288,7 @@ pub struct RankTicket {
 /// Where a rank is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Its address: that of its first sending thread.
+    /// Address of its first sending thread.
     pub node: NodeId,
     /// Addresses of its further sending threads: one for each tree of the job after the first.
     pub more_nodes: Vec<NodeId>,

@@ -232,9 +232,12 @@ impl Registry {
             prover: Prover::new(&config.secrets.all().collect::<Vec<_>>()),
             secrets: config.secrets,
             budgets: config.budgets,
-            // A tenant's trees are limited by its jobs and their memory, and take no room of another's jobs.
+            // A tenant's trees are limited by its jobs and their memory, and keep out no job of another.
             // spec: E-12, F-04
-            registrar: Registrar::with_room(rng.stream("registrar"), JOBS_MAX * TREES_MAX as usize),
+            registrar: Registrar::with_limit(
+                rng.stream("registrar"),
+                JOBS_MAX * TREES_MAX as usize,
+            ),
             rng: rng.stream("jobs"),
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -558,7 +561,7 @@ impl Registry {
         if job.seat_of(rank).is_some() {
             for at in job.all_trees() {
                 let Some(process) = before.process_in(at.tree) else { continue };
-                // It may have had no seat yet; then nothing is lost.
+                // It may have had no place in the set-up yet; then nothing is lost.
                 let _ = self.registrar.handle(Message::Lost { job: at.id(), process });
             }
         }

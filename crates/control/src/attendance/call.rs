@@ -11,6 +11,7 @@ use tokio::time::{self, Interval, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
+use super::further::Further;
 use super::rounds::Rounds;
 use super::{AttendConfig, ControlEvent, Watermarks};
 use crate::access::{Door, chain};
@@ -64,8 +65,9 @@ pub(super) struct Call {
     rank_tickets: Vec<RankTicket>,
     /// By tree.
     rounds: Vec<Rounds>,
-    /// What the first thread of the application last said, and when.
+    /// The last progress of the application's first thread, and its time.
     progress: (Time, Progress),
+    further: Further,
     /// Message that ends the job, until the service knows.
     failing: Option<FromRank>,
     /// Number of operations, and when to stop trying to leave. `None` while it stays.
@@ -112,6 +114,7 @@ impl Call {
             ticket: None,
             rounds: Vec::new(),
             progress: (clock.now(), Progress::default()),
+            further: Further::default(),
             failing: None,
             leaving: None,
         }
@@ -203,8 +206,8 @@ impl Call {
 
     /// Keeps what has to be said later. Whether there is nobody left who would say it.
     fn keep(&mut self, command: Option<(u32, FromRank)>) -> bool {
-        let Some((tree, said)) = command else { return true };
-        match said {
+        let Some((tree, message)) = command else { return true };
+        match message {
             FromRank::Progress(progress) if tree == 0 => {
                 self.progress = (self.clock.now(), progress);
             }
@@ -215,11 +218,11 @@ impl Call {
                 self.leaving = Some((operations, self.clock.now() + LEAVE_WITHIN));
             }
             FromRank::Answer { round, .. } => self.rounds_of(tree).answer(round),
+            FromRank::Progress(progress) => {
+                self.further.keep(tree, progress);
+            }
             // They are repeated.
-            FromRank::Progress(_)
-            | FromRank::Stalled(_)
-            | FromRank::Operation { .. }
-            | FromRank::Paths { .. } => {}
+            FromRank::Stalled(_) | FromRank::Operation { .. } | FromRank::Paths { .. } => {}
         }
         false
     }
@@ -309,7 +312,7 @@ impl Call {
                 command = self.commands.recv() => match command {
                     // The application is gone; the service will notice.
                     None => Some(End::Over),
-                    Some((tree, said)) => self.say(line, tree, said),
+                    Some((tree, message)) => self.say(line, tree, message),
                 },
                 _ = heartbeat.tick() => self.beat(line),
             };
@@ -337,13 +340,15 @@ impl Call {
         failing.or_else(|| leaving.map(|leaving| line.say(0, &leaving))).flatten()
     }
 
-    fn say(&mut self, line: &Line, tree: u32, said: FromRank) -> Option<End> {
-        let end = line.say(tree, &said);
-        self.keep(Some((tree, said)));
+    fn say(&mut self, line: &Line, tree: u32, message: FromRank) -> Option<End> {
+        // Further threads take turns at heartbeats.
+        let waits = tree > 0 && matches!(message, FromRank::Progress(_));
+        let end = if waits { None } else { line.say(tree, &message) };
+        self.keep(Some((tree, message)));
         end
     }
 
-    fn beat(&self, line: &Line) -> Option<End> {
+    fn beat(&mut self, line: &Line) -> Option<End> {
         if let Some(silence) = line.watch.silence(self.config.settings.failure_after) {
             return Some(End::Silent(silence));
         }
@@ -353,17 +358,20 @@ impl Call {
         }
         let (at, progress) = self.progress;
         let since = progress.since + self.clock.now().since(at);
-        line.say(0, &FromRank::Progress(Progress { since, ..progress }))
+        let end = line.say(0, &FromRank::Progress(Progress { since, ..progress }));
+        let further = self.further.next();
+        let say = |(tree, progress)| line.say(tree, &FromRank::Progress(progress));
+        end.or_else(|| further.and_then(say))
     }
 
     fn hear(&mut self, message: Result<Option<v1::ToRank>, Status>) -> Option<End> {
-        let told = match message {
+        let read = match message {
             Ok(Some(message)) => convert::read_to_rank(message),
             Ok(None) => return Some(End::Broken("the server ended the stream".into())),
             Err(status) => return Some(ended(&status)),
         };
-        let (tree, told) = match told {
-            Ok(told) => told,
+        let (tree, told) = match read {
+            Ok(read) => read,
             Err(error) => return Some(End::Refused(format!("the server: {error}"))),
         };
         if let ToRank::Welcome(welcome) = &told {
@@ -408,8 +416,8 @@ impl Call {
 
 impl Line {
     /// Says something without waiting.
-    fn say(&self, tree: u32, said: &FromRank) -> Option<End> {
-        let sent = self.outbound.try_send(convert::write_from_rank(tree, said));
+    fn say(&self, tree: u32, message: &FromRank) -> Option<End> {
+        let sent = self.outbound.try_send(convert::write_from_rank(tree, message));
         sent.is_err().then(|| End::Broken("the server does not listen".into()))
     }
 }

@@ -29,7 +29,7 @@ impl Rounds {
         self.heard = self.heard.max(round);
     }
 
-    /// Whether a message about the tree is to be passed on. A report may come again until its round has ended; a
+    /// Returns whether a message about the tree must be passed on. A report may come again until its round has ended; a
     /// set-up counts once, and only if it was answered for.
     pub(crate) fn admit(&mut self, told: &ToRank) -> bool {
         match told {

@@ -247,11 +247,11 @@ fn a_rank_reads_its_job_only_from_a_server_of_its_version() {
 #[test]
 fn trees_that_a_job_cannot_have_are_refused() {
     let leave = FromRank::Leave { operations: 0 };
-    let said = |tree| read_from_rank(write_from_rank(tree, &leave));
-    assert_eq!(said(TREES_MAX - 1), Ok(StreamMessage::Later(TREES_MAX - 1, leave.clone())));
-    assert_eq!(said(TREES_MAX), Err(Malformed("tree")));
-    let told = read_to_rank(write_to_rank(TREES_MAX, &ToRank::ReportOperations));
-    assert_eq!(told, Err(Malformed("tree")));
+    let read = |tree| read_from_rank(write_from_rank(tree, &leave));
+    assert_eq!(read(TREES_MAX - 1), Ok(StreamMessage::Later(TREES_MAX - 1, leave.clone())));
+    assert_eq!(read(TREES_MAX), Err(Malformed("tree")));
+    let read = read_to_rank(write_to_rank(TREES_MAX, &ToRank::ReportOperations));
+    assert_eq!(read, Err(Malformed("tree")));
     let join = |more: u32, resumes: usize| {
         let join = v1::Join {
             more_nodes: (0..more).collect(),

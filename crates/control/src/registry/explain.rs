@@ -261,7 +261,7 @@ fn link_of(cluster: &Cluster, job: &Job, (rank, tree): (u32, u32)) -> Option<(St
     Some((text(attendee.node_of(tree)?), text(hop)))
 }
 
-/// What the control channel knows of a rank, and of its place in a tree.
+/// Knowledge of the control channel about a rank, and about its progress in a tree.
 fn whereabouts(now: Time, job: &Job, (rank, tree): (u32, u32)) -> String {
     let Some(attendee) = job.ranks.get(&rank) else { return "it never came".into() };
     if attendee.has_left() {

@@ -42,8 +42,7 @@ pub(super) struct Job {
     pub(super) welcome: Option<Arc<Welcome>>,
     pub(super) stalls: Stalls,
     pub(super) operations: Operations,
-    /// What each of its trees is planned with: one for every sending thread of its ranks. A single one until the job is
-    /// gathered.
+    /// Plans of its trees: one for every sending thread of its ranks. A single one until the job is gathered.
     // spec: F-04
     pub(super) trees: Vec<Plan>,
     /// The last reason for which a process that named the job was refused.
@@ -64,14 +63,14 @@ pub(super) struct Attendee {
     pub(super) more_nodes: Vec<NodeId>,
     /// MTU of its interface, if it says it.
     pub(super) mtu_bytes: Option<u16>,
-    /// What it knew of each tree when it came.
+    /// Knowledge of each tree that it came with.
     pub(super) resumes: Vec<Resume>,
     pub(super) link: Option<LinkId>,
     /// The last moment at which its connection, or its kernel, was there, and how that ended. Valid only without a
     /// link.
     pub(super) broke: (Time, Ending),
     pub(super) heard: Time,
-    /// What it last said of each tree, and when.
+    /// Last progress in each tree, and its time.
     pub(super) progress: BTreeMap<u32, (Time, Progress)>,
     /// Number of operations that it had called when it left.
     pub(super) left: Option<u64>,
@@ -102,7 +101,7 @@ impl Attendee {
         std::iter::once(self.process.node).chain(self.more_nodes.iter().copied())
     }
 
-    /// What it last said of a tree, and when. Operations are counted for all trees together, in the first one.
+    /// Last progress in a tree, and its time. Operations are counted for all trees together, in the first one.
     pub(super) fn progress_in(&self, tree: u32) -> Option<(Time, Progress)> {
         let (at, progress) = *self.progress.get(&tree)?;
         let first = self.progress.get(&0).map_or(progress, |(_, first)| *first);
@@ -110,7 +109,7 @@ impl Attendee {
     }
 }
 
-/// What the leaders of a resumed job remember of a tree.
+/// Memory of the leaders of a resumed job about a tree.
 pub(super) struct Past {
     pub(super) round: u32,
     pub(super) roster: Vec<Process>,
@@ -152,13 +151,13 @@ impl Job {
         }
     }
 
-    /// Its trees.
+    /// The trees of the job.
     pub(super) fn all_trees(&self) -> impl Iterator<Item = JobTree> + use<> {
         let job = self.id;
         (0..self.trees.len() as u32).map(move |tree| JobTree { job, tree })
     }
 
-    /// What a tree is planned with.
+    /// Plan of a tree.
     pub(super) fn plan(&self, tree: u32) -> Option<&Plan> {
         self.trees.get(tree as usize)
     }
@@ -362,7 +361,7 @@ impl Job {
         (leaders, roster)
     }
 
-    /// What is left of a tree's set-ups before this registry. `None` if nobody knows of them.
+    /// Memory of a tree's set-ups before this registry. `None` if nobody knows of them.
     ///
     /// Every set-up takes all leaders, and a welcome tells of those before it. So a leader that was
     /// welcomed before knows of every set-up; where all of them are new, epochs could be used twice.
@@ -496,7 +495,7 @@ impl Job {
         self.ranks.keys().filter_map(|rank| self.tell_of(tree, *rank, message.clone())).collect()
     }
 
-    /// Tells the holder of a seat something about a tree, if it still is the one that is meant.
+    /// Tells the leader at a place in the set-up of a tree, if it still is the process that is meant.
     pub(super) fn tell_seat(
         &self,
         tree: u32,

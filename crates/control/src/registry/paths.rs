@@ -274,9 +274,9 @@ impl Registry {
         let Some(job) = self.jobs.get(&at.job) else { return };
         self.actions.extend(job.tell_all_of(at.tree, &ToRank::PathMtu { mtu_bytes }));
         // One line for all trees that found the same.
-        let is_told = |other: &Plan| other.mtu == Some(mtu_bytes);
-        let is_told = job.trees.iter().take(at.tree as usize).any(is_told);
-        let narrow = narrow.filter(|_| before != Some(mtu_bytes) && !is_told);
+        let is_noted = |other: &Plan| other.mtu == Some(mtu_bytes);
+        let is_noted = job.trees.iter().take(at.tree as usize).any(is_noted);
+        let narrow = narrow.filter(|_| before != Some(mtu_bytes) && !is_noted);
         let Some(Narrow { ends, is_silent, .. }) = narrow else { return };
         let name = &job.name;
         let text = if is_silent {

@@ -113,7 +113,7 @@ impl Registry {
         Some((job, job.plan(at.tree)?))
     }
 
-    /// What a tree is planned with.
+    /// Plan of a tree.
     pub(super) fn plan_mut(&mut self, at: JobTree) -> Option<&mut Plan> {
         self.jobs.get_mut(&at.job)?.plan_mut(at.tree)
     }
@@ -192,9 +192,9 @@ impl Registry {
         let mut lines = Vec::new();
         for (switch, after) in &plan.switches {
             let before = before.get(switch).copied().flatten();
-            let is_told = |other: &Plan| other.switches.get(switch) == Some(after);
-            let is_told = job.trees.iter().take(at.tree as usize).any(is_told);
-            if before != *after && !is_told {
+            let is_noted = |other: &Plan| other.switches.get(switch) == Some(after);
+            let is_noted = job.trees.iter().take(at.tree as usize).any(is_noted);
+            if before != *after && !is_noted {
                 let text = self.explain_absence(now, (job, plan), *switch, before, *after);
                 let line = format!("job {:?}: {text}", job.name);
                 lines.push(if after.is_some() { Action::Warn(line) } else { Action::Note(line) });

@@ -84,15 +84,23 @@ impl Stalls {
         self.retain(|_, known| !is_over(known));
     }
 
-    /// The rank and the tree of the stall that explains the others: that of the lowest fragment of the first tree that has
-    /// one, or else the oldest. Fragments of different trees say nothing of each other.
+    /// The rank and the tree of the stall that explains the others: that of the lowest fragment of a tree, or else the
+    /// oldest. Fragments of different trees say nothing of each other: of their stalls the oldest counts.
+    // spec: F-04
     pub(super) fn first(&self) -> Option<((u32, u32), &Ongoing)> {
-        let order = |tree: u32, known: &Ongoing| match known.stall.waits {
-            Waits::Fragment(sequence) => (false, tree, sequence, known.began),
-            Waits::Ranks(_) => (true, 0, 0, known.began),
-        };
-        let stalls = self.by_rank.iter().map(|(at, known)| (*at, known));
-        stalls.min_by_key(|((_, tree), known)| order(*tree, known))
+        let mut of_trees = BTreeMap::new();
+        for (at, known) in &self.by_rank {
+            let Waits::Fragment(sequence) = known.stall.waits else { continue };
+            let order = (sequence, known.began);
+            let first = of_trees.entry(at.1).or_insert((order, *at, known));
+            if order < first.0 {
+                *first = (order, *at, known);
+            }
+        }
+        let first = of_trees.into_values().min_by_key(|(_, _, known)| known.began);
+        let oldest = || self.by_rank.iter().min_by_key(|(_, known)| known.began);
+        let first = first.map(|(_, at, known)| (at, known));
+        first.or_else(|| oldest().map(|(at, known)| (*at, known)))
     }
 
     /// The fragment of the first stall, if it is about one.

@@ -188,8 +188,8 @@ impl Hall {
     }
 
     /// Says something of a tree.
-    fn say_of(&mut self, tree: u32, rank: u32, said: FromRank) {
-        self.registry.hear(self.now, self.links[&rank], tree, said);
+    fn say_of(&mut self, tree: u32, rank: u32, message: FromRank) {
+        self.registry.hear(self.now, self.links[&rank], tree, message);
     }
 
     fn hang_up(&mut self, rank: u32) {

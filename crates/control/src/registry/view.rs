@@ -224,7 +224,7 @@ fn named(counters: &[(&'static str, u64)]) -> Vec<v1::Counter> {
     counters.iter().map(counter).collect()
 }
 
-/// How far a rank is, in the tree in which it has not moved for longest.
+/// Progress of a rank, in the tree in which it has not moved for longest.
 fn progress(now: Time, rank: u32, attendee: &Attendee) -> v1::RankProgress {
     let all = attendee.progress.keys().rev().filter_map(|tree| attendee.progress_in(*tree));
     let slowest = all.max_by_key(|(_, progress)| progress.since);

@@ -154,8 +154,8 @@ impl Shell {
                 Ok(None) | Err(_) => break Some(Ending::Closed),
             };
             // A second join is as much nonsense as anything else.
-            let Ok(StreamMessage::Later(tree, said)) = said else { break Some(Ending::Closed) };
-            self.desk().tell(|registry, now| registry.hear(now, link, tree, said));
+            let Ok(StreamMessage::Later(tree, message)) = said else { break Some(Ending::Closed) };
+            self.desk().tell(|registry, now| registry.hear(now, link, tree, message));
             is_held = !permit.may_read(self.clock.now(), &mut messages);
             if is_held {
                 self.refused.count(Reason::Messages);

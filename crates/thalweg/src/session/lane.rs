@@ -81,7 +81,7 @@ impl Given {
     }
 }
 
-/// What all sending threads of a rank begin with.
+/// Settings and handles that all sending threads of a rank begin with.
 struct Start<'a> {
     config: &'a SessionConfig,
     server: SocketAddr,

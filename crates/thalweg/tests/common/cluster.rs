@@ -244,7 +244,7 @@ impl Cluster {
     }
 }
 
-/// What the daemons of a cluster have in common.
+/// Settings that the daemons of a cluster have in common.
 #[derive(Clone, Copy)]
 struct Shape {
     /// Share of packets that switches lose: every rack's loses other ones.

@@ -38,6 +38,15 @@ fn child() {
             thalweg::internal::listen(note);
             attend(config.config());
         }
+        ["sharing", server, switch, job, rank, ranks, threads] => {
+            let config = Session::builder(server, job)
+                .switch(switch)
+                .rank(number(rank) as u32, number(ranks) as u32)
+                .threads(number(threads) as u32)
+                .token(TOKEN)
+                .operation_timeout(Duration::from_secs(20));
+            attend(config.config());
+        }
         ["interruptible", server, job, wait] => interruptible(server, job, wait),
         _ => panic!("no role {role}"),
     }

@@ -137,6 +137,13 @@ impl Stage {
         Process::start_in(&role, self.lab.as_ref().map(|lab| lab.host(rank)))
     }
 
+    /// A rank of a lab with two ranks on every host, which share memory.
+    pub fn sharing(&self, name: &str, rank: u32, ranks: u32) -> Process {
+        let Stage { server_at, switch_at, threads, lab, .. } = self;
+        let role = format!("sharing {server_at} {switch_at} {name} {rank} {ranks} {threads}");
+        Process::start_in(&role, lab.as_ref().map(|lab| lab.host(rank / 2)))
+    }
+
     /// A rank that trains with PyTorch. Its settings are in its environment, where users have them.
     fn script(&self, python: &Path, name: &str, rank: u32, ranks: u32) -> Process {
         let lab = self.lab.as_ref().expect("scripts run in labs");

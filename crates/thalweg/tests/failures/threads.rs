@@ -1,7 +1,9 @@
 //! Failures of jobs whose ranks have several sending threads: they are one job, with one error.
-// spec: F-04
 
-use crate::stage::{KNOWN, LIMIT, Stage, expect, say};
+use thalweg_lab::Spec;
+use thalweg_lab::testing::build_or_skip;
+
+use crate::stage::{KNOWN, LIMIT, SHORT, Stage, expect, say};
 
 /// Sending threads of every rank. A sum is short, so that they take turns.
 const THREADS: u32 = 4;
@@ -12,7 +14,7 @@ fn stage() -> Stage {
     stage
 }
 
-// spec: F-04, T-10, A-41 sockets
+// spec: F-04, T-10 sockets
 #[test]
 fn a_server_that_is_started_again_restores_the_trees_of_all_threads() {
     let mut stage = stage();
@@ -50,4 +52,22 @@ fn a_death_is_one_error_of_a_session_of_several_threads() {
     assert!(errors[0].contains("rank 1") && errors[0].contains("died"), "{errors:?}");
     // A second error would end the test.
     assert!(ranks.iter().all(|rank| rank.times_of("done").is_empty()));
+}
+
+// spec: F-04 lab
+#[test]
+fn ranks_that_share_memory_sum_on_all_threads_of_their_leader() {
+    let spec = Spec { hosts: 2, servers: 1, ..Spec::default() };
+    let Some(lab) = build_or_skip(&spec) else { return };
+    let mut stage = Stage::in_lab(SHORT, Some(lab));
+    stage.threads = THREADS;
+    let mut ranks: Vec<_> = (0..4).map(|rank| stage.sharing("wide", rank, 4)).collect();
+    expect(&ranks, "joined", LIMIT);
+    // Short sums, which threads take in turns, and long ones on all of them.
+    for sums in ["sum 1000 9", "sum 600000 4", "max 100"] {
+        say(&mut ranks, sums);
+        expect(&ranks, "done", LIMIT);
+    }
+    say(&mut ranks, "leave");
+    expect(&ranks, "left Ok", LIMIT);
 }

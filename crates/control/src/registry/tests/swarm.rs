@@ -35,7 +35,7 @@ struct Client {
     /// MTU of its interface. `None` if it is of a release that announces none.
     mtu_bytes: Option<u16>,
     link: Option<LinkId>,
-    /// What is on the way, both ways, and the trees that it is about. Lost when the stream breaks.
+    /// Messages in flight, both ways, and the trees that they are about. Lost when the stream breaks.
     inbound: VecDeque<(u32, ToRank)>,
     outbound: VecDeque<(u32, FromRank)>,
 }
@@ -58,13 +58,13 @@ struct Thread {
 }
 
 impl Client {
-    /// What it knows of the trees of its job.
+    /// Knowledge of the trees of its job.
     fn resumes(&self) -> Vec<Resume> {
         let known = self.threads.iter().take(self.trees);
         known.map(|thread| thread.rounds.resume(thread.watermark)).collect()
     }
 
-    /// Where one of its threads is.
+    /// Node of one of its threads.
     fn node(&self, tree: u32) -> NodeId {
         NodeId(self.process.node.0 + 8_000 * tree)
     }

@@ -1,5 +1,4 @@
 //! Jobs with several trees: one for each sending thread of their ranks.
-// spec: F-04
 
 use super::*;
 
@@ -45,19 +44,19 @@ fn id(hall: &Hall, tree: u32) -> JobId {
 }
 
 /// Messages to a rank about each tree, as of the last look.
-fn told(hall: &Hall, rank: u32) -> Vec<(u32, &ToRank)> {
-    let told = hall.done.iter().filter_map(|action| match action {
+fn messages(hall: &Hall, rank: u32) -> Vec<(u32, &ToRank)> {
+    let sent = hall.done.iter().filter_map(|action| match action {
         Action::Tell { link, tree, message } if *link == hall.links[&rank] => {
             Some((*tree, message))
         }
         _ => None,
     });
-    told.collect()
+    sent.collect()
 }
 
-/// Trees in which a rank was told to adopt a set-up, as of the last look.
+/// Trees in which a rank had to adopt a set-up, as of the last look.
 fn adopted(hall: &Hall, rank: u32) -> Vec<u32> {
-    let adopts = told(hall, rank);
+    let adopts = messages(hall, rank);
     let adopts = adopts.iter().filter(|(_, message)| matches!(message, ToRank::Adopt { .. }));
     adopts.map(|(tree, _)| *tree).collect()
 }
@@ -122,7 +121,7 @@ fn a_process_with_fewer_threads_takes_no_rank_of_a_job_that_has_more() {
     hall.look();
     assert_eq!(hall.welcomes(1)[0].trees(), 3, "more than the job has are not used");
     // All trees are set up again, since the process remembers none.
-    let reports = told(&hall, 1);
+    let reports = messages(&hall, 1);
     let reports = reports.iter().filter(|(_, message)| matches!(message, ToRank::Report { .. }));
     assert_eq!(reports.map(|(tree, _)| *tree).collect::<Vec<_>>(), [0, 1, 2]);
 }
@@ -168,11 +167,10 @@ fn a_death_is_named_once_and_ends_all_trees() {
 
 // spec: F-04 machine
 #[test]
-fn what_is_said_of_a_tree_that_the_job_does_not_have_changes_nothing() {
+fn messages_about_a_tree_that_the_job_does_not_have_change_nothing() {
     let mut hall = set_up(&[2, 2]);
     let waits = Waits::Fragment(7);
     hall.say_of(2, 0, stalled(1, waits, Span::from_s(9_999)));
-    hall.say_of(2, 0, FromRank::Answer { round: 1, seat: 0, watermark: None });
     hall.pass(Span::from_ms(200));
     assert!(hall.look().is_empty(), "{:?}", hall.done);
 }
@@ -201,6 +199,23 @@ fn a_stall_is_explained_in_its_tree() {
     assert!(hall.registry.jobs[&hall.job].stalls.first().is_some());
     hall.say_of(1, 0, progress(0, 8));
     assert!(hall.registry.jobs[&hall.job].stalls.first().is_none());
+}
+
+// spec: F-04, E-02 machine
+#[test]
+fn a_stall_of_one_tree_is_not_hidden_by_a_later_one_of_another() {
+    let mut hall = set_up(&[2, 2]);
+    let timeout = Settings::default().operation_timeout;
+    hall.say_of(1, 0, stalled(9, Waits::Fragment(70), timeout));
+    hall.say_of(0, 0, stalled(9, Waits::Fragment(7), Span::from_s(6)));
+    hall.look();
+    let ask = Action::AskMissing { job: id(&hall, 1), sequence: 70 };
+    assert!(hall.done.contains(&ask), "{:?}", hall.done);
+    hall.pass(Span::from_ms(100));
+    hall.look();
+    let failure = hall.failure(1);
+    assert_eq!(failure.kind, FailureKind::Timeout);
+    assert!(failure.text.contains("at fragment 70"), "{}", failure.text);
 }
 
 // spec: F-04, E-11 machine
