@@ -19,6 +19,8 @@
 mod decide;
 mod event;
 mod flow;
+mod foresight;
+mod plannable;
 mod round;
 mod uplink;
 
@@ -32,7 +34,7 @@ use crate::ahead::Ahead;
 use crate::load::{FlowId, Refusal};
 use crate::path::{Feedback, Progress};
 use crate::rank::{Rank, Ranked};
-use crate::settings::{Settings, SettingsError};
+use crate::settings::{Covers, Settings, SettingsError};
 
 pub use event::Event;
 pub use flow::FlowSpec;
@@ -126,7 +128,8 @@ impl Host {
         }
         let iteration = job.iteration;
         self.remove_flow(spec.id);
-        self.flows.insert(spec.id, Flow::new(spec, iteration));
+        let covers = self.desk.settings.covers;
+        self.flows.insert(spec.id, Flow::new(spec, iteration, covers));
         Ok(true)
     }
 
@@ -181,8 +184,12 @@ impl Host {
     pub fn ready(&mut self, now: Time, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         let was_active = state.is_active();
-        state.ready(bytes.as_u64());
-        if !was_active && state.is_active() {
+        state.ready(now, bytes.as_u64());
+        let begins = !was_active && state.is_active();
+        // spec: C-17
+        let has_more = was_active && self.desk.settings.covers == Covers::Ready;
+        state.has_unplanned = has_more;
+        if begins || has_more {
             self.desk.probe(flow);
             self.catch_up(now);
             self.draw_moment(now);
@@ -272,6 +279,21 @@ impl Host {
         if self.decide_at.is_some_and(|at| at <= now) {
             self.decide_at = None;
             round::decide_all(now, &mut self.desk, &mut self.flows);
+            self.plan_more(now);
+        }
+    }
+
+    // spec: C-17
+    /// Plans what got ready after a flow was decided upon. It is planned alone: the others keep what they have, and what
+    /// they have said.
+    fn plan_more(&mut self, now: Time) {
+        let has_more = |flow: &&Flow| flow.has_unplanned && flow.is_active();
+        let due: Vec<FlowId> = self.flows.values().filter(has_more).map(|flow| flow.id).collect();
+        for id in due {
+            let by_job = self.planned_beside(id);
+            if let Some(flow) = self.flows.get_mut(&id) {
+                self.desk.decide(now, flow, &by_job);
+            }
         }
     }
 
@@ -356,11 +378,12 @@ impl Host {
             let planned = flow.plan.at(ended);
             self.usage.planned += Bytes::new(planned);
             self.usage.used += Bytes::new(planned.min(flow.sent_in_slot));
+            let loses = self.desk.settings.reclaims_unused && flow.left_unused(ended);
             flow.end_slot(flow.asked_in(ended));
             self.desk.count(flow);
             if flow.is_active() {
                 self.desk.probe(*id);
-                self.desk.go_on(flow);
+                self.desk.go_on(flow, loses);
             }
         }
         // What was due in an earlier slot is due in this one.

@@ -21,6 +21,11 @@ pub struct Settings {
     /// planned, and a rest that found no place would wait behind all that others have planned; what is not
     /// needed is given back.
     pub spare_per_mille: u32,
+    /// Bytes that a plan covers. The published rule plans an iteration as soon as its first bytes are ready.
+    pub covers: Covers,
+    /// Whether a flow that used less than half of its plan for a slot, and did not rest, gives up half of what it
+    /// has in the next one until its host decides again. As published it keeps all.
+    pub reclaims_unused: bool,
     /// Whether what a link has for scheduled flows is concluded from what they got. Where it is not, that is
     /// its whole capacity: to share it with traffic that nobody schedules, which comes and goes within
     /// slots, is left to the flows' congestion control.
@@ -36,6 +41,16 @@ pub struct Settings {
     pub probe_packets: u32,
 }
 
+/// Bytes that a plan covers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Covers {
+    /// All that is left of an iteration, as published.
+    Iteration,
+    /// Bytes that are ready, and those that became ready as early in the iteration before: a slot that is reserved
+    /// for bytes that do not exist is lost.
+    Ready,
+}
+
 impl Default for Settings {
     // spec: C-07
     fn default() -> Settings {
@@ -44,6 +59,8 @@ impl Default for Settings {
             horizon_slots: 10,
             price_per_mille: 1_000,
             spare_per_mille: 62,
+            covers: Covers::Iteration,
+            reclaims_unused: false,
             estimates_links: true,
             stale_after_slots: 3,
             decide_after: Span::from_ms(1),

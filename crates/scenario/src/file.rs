@@ -41,6 +41,26 @@ pub(crate) struct PacingTable {
     pub(crate) slots: Option<usize>,
     /// What a full slot of one's own costs where the path is full already, in slots.
     pub(crate) price: Option<f64>,
+    pub(crate) plans: PlansWord,
+    pub(crate) unused: UnusedWord,
+}
+
+/// Bytes that plans cover.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PlansWord {
+    #[default]
+    Ready,
+    Iteration,
+}
+
+/// What becomes of a slot whose flow used less than half of the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum UnusedWord {
+    #[default]
+    Halved,
+    Kept,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -2,11 +2,11 @@
 
 use thalweg_core::{NodeId, Rate, Span};
 use thalweg_fabric::Topology;
-use thalweg_pace::{Settings, SettingsError};
+use thalweg_pace::{Covers, Settings, SettingsError};
 use thalweg_stack::Way;
 
 use crate::error::Mistake;
-use crate::file::PacingTable;
+use crate::file::{PacingTable, PlansWord, UnusedWord};
 
 /// Decisions begin after this part of a slot, when first answers are back, and are spread over another: as
 /// 1 and 5 ms are of the published 60.
@@ -26,6 +26,11 @@ pub(crate) fn pacing(table: PacingTable) -> Result<Settings, Mistake> {
         price_per_mille: price_per_mille(table.price)?.unwrap_or(default.price_per_mille),
         decide_after: (slot / DECIDE_AFTER_PART).max(ANSWERED_AFTER.min(slot / ANSWERED_PART)),
         decide_spread: slot / DECIDE_SPREAD_PART,
+        covers: match table.plans {
+            PlansWord::Ready => Covers::Ready,
+            PlansWord::Iteration => Covers::Iteration,
+        },
+        reclaims_unused: table.unused == UnusedWord::Halved,
         estimates_links: false,
         ..default
     };
