@@ -34,7 +34,7 @@ use crate::ahead::Ahead;
 use crate::load::{FlowId, Refusal};
 use crate::path::{Feedback, Progress};
 use crate::rank::{Rank, Ranked};
-use crate::settings::{Covers, Settings, SettingsError};
+use crate::settings::{Covers, Enforce, Settings, SettingsError};
 
 pub use event::Event;
 pub use flow::FlowSpec;
@@ -278,7 +278,7 @@ impl Host {
         self.catch_up(now);
         if self.decide_at.is_some_and(|at| at <= now) {
             self.decide_at = None;
-            round::decide_all(now, &mut self.desk, &mut self.flows);
+            round::decide_all(now, &mut self.desk, &self.jobs, &mut self.flows);
             self.plan_more(now);
         }
     }
@@ -311,8 +311,28 @@ impl Host {
 
     /// Who a flow is to tables: its name, and the rank of its job, which is that of its furthest flow here.
     pub fn ranked(&self, flow: FlowId) -> Ranked {
+        if self.desk.settings.enforce == Enforce::Class {
+            return Ranked { flow, rank: Rank::of_left(round::left(self.flows_of(flow.job))) };
+        }
         let active = self.flows_of(flow.job).filter(|flow| flow.is_active());
         Ranked { flow, rank: active.map(Flow::rank).min().unwrap_or(Rank::LAST) }
+    }
+
+    // spec: C-16
+    /// The rank of a job at another host.
+    pub fn handle_rank(&mut self, job: JobId, rank: Rank) {
+        let slot = self.desk.slot();
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.report(slot, rank);
+        }
+    }
+
+    // spec: C-16
+    /// The rank of a job: what it has left at the host where it has most left, as far as that was reported.
+    pub fn rank(&self, job: JobId) -> Rank {
+        let own = Rank::of_left(round::left(self.flows_of(job)));
+        let slot = self.desk.slot();
+        self.jobs.get(&job).and_then(|job| job.reported(slot)).map_or(own, |rank| own.max(rank))
     }
 
     /// What a flow plans, in bytes by slot.

@@ -21,6 +21,8 @@ pub struct Settings {
     /// planned, and a rest that found no place would wait behind all that others have planned; what is not
     /// needed is given back.
     pub spare_per_mille: u32,
+    /// What a plan does to packets.
+    pub enforce: Enforce,
     /// Bytes that a plan covers. The published rule plans an iteration as soon as its first bytes are ready.
     pub covers: Covers,
     /// Whether a flow that used less than half of its plan for a slot, and did not rest, gives up half of what it
@@ -41,6 +43,17 @@ pub struct Settings {
     pub probe_packets: u32,
 }
 
+/// What a plan does to packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Enforce {
+    /// It limits rates, as published: what was not granted waits.
+    Rate,
+    /// It is a budget of urgent bytes: what was not granted leaves in the last class. Jobs are in one order at all hosts
+    /// and links: by what they have left, and of equals the one of the lower name first.
+    // spec: C-16
+    Class,
+}
+
 /// Bytes that a plan covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Covers {
@@ -59,6 +72,7 @@ impl Default for Settings {
             horizon_slots: 10,
             price_per_mille: 1_000,
             spare_per_mille: 62,
+            enforce: Enforce::Rate,
             covers: Covers::Iteration,
             reclaims_unused: false,
             estimates_links: true,

@@ -67,7 +67,7 @@ impl Testbed<'_> {
             let slot_us = pacing.slot_ms * 1e3 / self.divisor;
             // The published rules.
             format!(
-                "[pacing]\nslot = \"{slot_us}us\"\nslots = {}\nplans = \"iteration\"\nunused = \"kept\"\n",
+                "[pacing]\nslot = \"{slot_us}us\"\nslots = {}\nenforce = \"rate\"\nplans = \"iteration\"\nunused = \"kept\"\n",
                 pacing.slots
             )
         });

@@ -28,6 +28,37 @@ pub struct FlowSpec {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Job {
     pub(super) iteration: u64,
+    reported: Reported,
+}
+
+/// The highest rank of other hosts of a job, of this slot and of the one before: who has most left holds up all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reported {
+    slot: Slot,
+    now: Option<Rank>,
+    before: Option<Rank>,
+}
+
+impl Job {
+    /// Takes in the rank of the job at another host.
+    pub(super) fn report(&mut self, slot: Slot, rank: Rank) {
+        let reported = &mut self.reported;
+        if slot > reported.slot {
+            let before = reported.now.filter(|_| slot.since(reported.slot) == 1);
+            *reported = Reported { slot, now: None, before };
+        }
+        reported.now = reported.now.max(Some(rank));
+    }
+
+    /// The highest rank that was reported lately.
+    pub(super) fn reported(&self, slot: Slot) -> Option<Rank> {
+        let Reported { slot: last, now, before } = self.reported;
+        match slot.since(last) {
+            0 => now.max(before),
+            1 => now,
+            _ => None,
+        }
+    }
 }
 
 /// A flow and what is planned for it.

@@ -7,7 +7,7 @@
 mod jobs;
 mod world;
 
-use thalweg_pace::{Covers, Settings};
+use thalweg_pace::{Covers, Enforce, Settings};
 use world::World;
 
 fn run_all(settings: Settings) {
@@ -32,5 +32,15 @@ fn tables_and_dependencies_hold_in_every_slot_of_every_seed() {
 // spec: C-05, C-06, C-15, C-17 machine
 #[test]
 fn nobody_plans_what_is_not_ready_in_any_slot_of_any_seed() {
-    run_all(Settings { covers: Covers::Ready, reclaims_unused: true, ..Settings::default() });
+    let ready = Settings { covers: Covers::Ready, reclaims_unused: true, ..Settings::default() };
+    run_all(ready);
+}
+
+// spec: C-16 machine
+#[test]
+fn tables_and_dependencies_hold_where_plans_are_budgets() {
+    let enforce = Enforce::Class;
+    let classes =
+        Settings { enforce, covers: Covers::Ready, reclaims_unused: true, ..Settings::default() };
+    run_all(classes);
 }

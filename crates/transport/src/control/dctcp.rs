@@ -86,6 +86,12 @@ impl Rule for DctcpRule {
         1.0 - self.alpha / 2.0
     }
 
+    // spec: C-16
+    fn promote(&mut self) {
+        self.alpha = 0.0;
+        (self.acked_bytes, self.marked_bytes) = (0, 0);
+    }
+
     #[inline]
     fn observe(&mut self, acked: &Acked) {
         if acked.transmission >= self.observation_end {
@@ -100,7 +106,7 @@ impl Rule for DctcpRule {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::Bytes;
+    use thalweg_core::{Bytes, Rng};
 
     use super::super::Controller;
     use super::super::testing::{Feeder, acked, windowed};
@@ -138,6 +144,45 @@ mod tests {
         assert_eq!(after(&[0, 5, 0]), 0.853_271_484_375);
         assert_eq!(after(&[0, 5, 0, 10]), 0.862_442_016_601_562_5);
         assert_eq!(after(&[10, 10]), 1.0);
+    }
+
+    // spec: C-16 machine
+    #[test]
+    fn the_caution_of_the_last_class_ends_with_the_turn_of_others() {
+        let mut control = windowed(dctcp());
+        for transmission in 0..100 {
+            let next_transmission = transmission + 100;
+            control.on_ack(
+                &Acked {
+                    transmission,
+                    next_transmission,
+                    in_flight: Bytes::new(1 << 20),
+                    ..acked()
+                },
+                &mut Rng::new(0),
+            );
+        }
+        let in_turn = control.window();
+        control.demote();
+        for transmission in [200, 400, 600] {
+            let next_transmission = transmission + 100;
+            let acked = Acked { congested: true, transmission, next_transmission, ..acked() };
+            assert!(control.on_ack(&acked, &mut Rng::new(0)), "a mark cuts");
+        }
+        assert!(control.window().as_u64() * 4 < in_turn.as_u64());
+        control.promote();
+        assert_eq!(control.rule.alpha, 0.0);
+        // Slow start: every acknowledged packet adds one, up to what the window was.
+        let mut acks = 0;
+        while control.window() < in_turn {
+            let transmission = 800 + acks;
+            let next_transmission = 900 + acks;
+            let in_flight = Bytes::new(1 << 20);
+            let acked = Acked { transmission, next_transmission, in_flight, ..acked() };
+            control.on_ack(&acked, &mut Rng::new(0));
+            acks += 1;
+        }
+        assert!(acks <= in_turn.as_u64() / acked().bytes.as_u64(), "{acks}");
     }
 
     #[test]

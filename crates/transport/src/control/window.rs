@@ -15,6 +15,8 @@ pub(super) struct Window {
     /// Below it the window doubles every round trip.
     threshold: f64,
     pub segment: f64,
+    /// The window that it had when packets began to leave in the last class.
+    kept: f64,
     /// Marks on transmissions below this number were answered already, and until a later one comes
     /// back, the last reduction has not shown what it did.
     cut_end: u64,
@@ -27,6 +29,7 @@ impl Window {
             bytes: f64::from(initial_packets) * segment,
             threshold: f64::INFINITY,
             segment,
+            kept: 0.0,
             cut_end: 0,
         }
     }
@@ -97,6 +100,16 @@ impl Window {
             self.threshold = (self.bytes * factor).max(FLOOR_PACKETS * self.segment);
         }
         self.bytes = self.segment;
+    }
+
+    /// Remembers its size: what follows is learned in another class.
+    pub fn keep(&mut self) {
+        self.kept = self.bytes;
+    }
+
+    /// Starts slowly from here on, up to the size that was remembered.
+    pub fn resume(&mut self) {
+        self.threshold = self.threshold.max(self.kept);
     }
 
     /// Keeps its size for another flow, whose transmissions are numbered from 0.

@@ -42,6 +42,9 @@ pub(super) trait Rule: std::fmt::Debug {
     /// Sees the window before a timeout leaves one packet of it.
     fn before_collapse(&mut self, _window: &Window) {}
 
+    /// Forgets what was learned in a class in which packets wait for others.
+    fn promote(&mut self) {}
+
     /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.
     fn restart(&mut self) {}
 }
@@ -104,6 +107,15 @@ impl<R: Rule> Controller for Windowed<R> {
     #[inline]
     fn window(&self) -> Bytes {
         self.window.whole_bytes()
+    }
+
+    fn demote(&mut self) {
+        self.window.keep();
+    }
+
+    fn promote(&mut self) {
+        self.window.resume();
+        self.rule.promote();
     }
 
     fn restart(&mut self) {
