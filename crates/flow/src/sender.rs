@@ -47,10 +47,9 @@ pub(crate) struct Sender {
     /// How often loss was found without a timer.
     detections: u32,
     started: Time,
-    /// Class of its packets, in place of that of the tagger.
-    class: Option<Dscp>,
-    /// When its packets last got a more urgent class. What left before says nothing about round trips.
-    promoted: Time,
+    /// Class of its packets where jobs have classes, in place of that of the tagger. Within a turn a message keeps the
+    /// one that it began with: its packets would overtake each other.
+    class: Dscp,
     /// Since when something is on the way and nothing new came back.
     silent_since: Time,
 }
@@ -123,8 +122,7 @@ impl Sender {
             timeouts: 0,
             detections: 0,
             started: Time::ZERO,
-            class: None,
-            promoted: Time::ZERO,
+            class: Dscp::of_priority(0),
             silent_since: Time::ZERO,
         }
     }
@@ -159,8 +157,7 @@ impl Sender {
         self.timeouts = 0;
         self.detections = 0;
         self.started = now;
-        self.class = config.class.map(JobClass::dscp);
-        self.promoted = Time::ZERO;
+        self.set_class(config);
         self.silent_since = now;
         Ok(())
     }
@@ -215,8 +212,7 @@ impl Sender {
     /// again, since nobody knows when they arrive.
     // spec: C-16
     pub fn promote(&mut self, config: &Config, now: Time) {
-        self.class = config.class.map(JobClass::dscp);
-        self.promoted = now;
+        self.set_class(config);
         self.path.control.promote();
         self.path.rtt.stop_backing_off();
         self.board.on_timeout();
@@ -227,9 +223,14 @@ impl Sender {
     /// The turn of its job ends: packets leave in the last class, and an answer may take as long as others have theirs.
     // spec: C-16
     pub fn demote(&mut self, config: &Config, now: Time) {
-        self.class = config.class.map(JobClass::dscp);
+        self.set_class(config);
         self.path.control.demote();
         self.deadline = self.deadline.max(now + self.wait(config));
+    }
+
+    /// Takes over the class of the job, if it has one.
+    pub fn set_class(&mut self, config: &Config) {
+        self.class = config.class.map_or(self.class, JobClass::dscp);
     }
 
     /// How long to wait for an answer.
@@ -329,8 +330,8 @@ impl Sender {
         let offset = Bytes::from(index) * u64::from(self.segment_bytes);
         let (mut tag, mut first_priority) = self.tag(config, index);
         // Layers order packets here, and the job's turn orders them in the network.
-        if let Some(class) = self.class {
-            (tag.dscp, first_priority) = (class, class.priority());
+        if config.class.is_some() {
+            (tag.dscp, first_priority) = (self.class, self.class.priority());
         }
         let wants_ack = self.wants_ack(config, index);
         let transmission = self.note_sent(now, index, in_flight_packets, tag);
@@ -441,7 +442,9 @@ impl Sender {
         let round_trip = now.since(ack.sent_at);
         // Who waits for others' turns measures those.
         // spec: C-16
-        if config.patience().is_none() && ack.sent_at >= self.promoted {
+        let is_behind =
+            config.patience().is_some() || u64::from(ack.transmission) < self.recovery_end;
+        if config.class.is_none() || !is_behind {
             self.path.rtt.sample(config.rto_limits(), round_trip);
         }
         self.path.rtt.stop_backing_off();

@@ -228,7 +228,10 @@ impl Windowed {
     // spec: C-16
     pub fn set_class(&mut self, now: Time, class: JobClass) {
         let was_in_turn = self.config.class.is_none_or(JobClass::is_in_turn);
-        self.config.class = Some(class);
+        let had_class = self.config.class.replace(class).is_some();
+        if !had_class {
+            self.senders.iter_mut().for_each(|sender| sender.set_class(&self.config));
+        }
         if class.is_in_turn() == was_in_turn {
             return;
         }

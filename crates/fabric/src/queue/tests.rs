@@ -199,6 +199,7 @@ proptest! {
             Discipline::Trimming(TrimmingSpec { data_bytes: 2_000, ..TrimmingSpec::default() }),
             Discipline::Urgency,
             Discipline::Fair {
+                last_per_mille: 0,
                 weights: [1, 2],
                 markings: [StrictMarking::PerPort(Marking::NONE); 2],
             },

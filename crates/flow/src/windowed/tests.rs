@@ -51,7 +51,7 @@ fn few_packets_leave_out_of_turn_and_again_when_the_turn_begins() {
     // The next turn of others: what is in flight stays there, and nothing joins it.
     endpoint.protocol_mut().set_class(turn, out_of_turn());
     assert_eq!(leave(&mut endpoint, turn), []);
-    endpoint.protocol().check();
+    endpoint.protocol_mut().check();
 }
 
 // spec: C-16 machine

@@ -1,5 +1,6 @@
 //! DCTCP: reduce in proportion to how much was marked (RFC 8257).
 
+use super::window::Window;
 use super::windowed::{Rule, Windowed};
 use super::{Acked, ControlError, ControlStart, Settings};
 
@@ -48,6 +49,8 @@ pub(super) struct DctcpRule {
     /// Estimated share of marked bytes, 0 to 1.
     alpha: f64,
     gain: f64,
+    /// The window that it had when packets began to leave in the last class.
+    kept: f64,
     acked_bytes: u64,
     marked_bytes: u64,
     /// The observed window ends with the first answer to this transmission or a later one.
@@ -60,6 +63,7 @@ impl DctcpRule {
         DctcpRule {
             alpha: initial_alpha,
             gain,
+            kept: 0.0,
             acked_bytes: 0,
             marked_bytes: 0,
             observation_end: 0,
@@ -86,8 +90,13 @@ impl Rule for DctcpRule {
         1.0 - self.alpha / 2.0
     }
 
+    fn demote(&mut self, window: &Window) {
+        self.kept = window.bytes;
+    }
+
     // spec: C-16
-    fn promote(&mut self) {
+    fn promote(&mut self, window: &mut Window) {
+        window.resume(self.kept);
         self.alpha = 0.0;
         (self.acked_bytes, self.marked_bytes) = (0, 0);
     }
@@ -149,7 +158,7 @@ mod tests {
     // spec: C-16 machine
     #[test]
     fn the_caution_of_the_last_class_ends_with_the_turn_of_others() {
-        let mut control = windowed(dctcp());
+        let mut control = windowed(dctcp(), 10);
         for transmission in 0..100 {
             let next_transmission = transmission + 100;
             control.on_ack(

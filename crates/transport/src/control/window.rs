@@ -15,8 +15,6 @@ pub(super) struct Window {
     /// Below it the window doubles every round trip.
     threshold: f64,
     pub segment: f64,
-    /// The window that it had when packets began to leave in the last class.
-    kept: f64,
     /// Marks on transmissions below this number were answered already, and until a later one comes
     /// back, the last reduction has not shown what it did.
     cut_end: u64,
@@ -29,7 +27,6 @@ impl Window {
             bytes: f64::from(initial_packets) * segment,
             threshold: f64::INFINITY,
             segment,
-            kept: 0.0,
             cut_end: 0,
         }
     }
@@ -102,14 +99,9 @@ impl Window {
         self.bytes = self.segment;
     }
 
-    /// Remembers its size: what follows is learned in another class.
-    pub fn keep(&mut self) {
-        self.kept = self.bytes;
-    }
-
-    /// Starts slowly from here on, up to the size that was remembered.
-    pub fn resume(&mut self) {
-        self.threshold = self.threshold.max(self.kept);
+    /// Starts slowly from here on, up to a size that it had before.
+    pub fn resume(&mut self, bytes: f64) {
+        self.threshold = self.threshold.max(bytes);
     }
 
     /// Keeps its size for another flow, whose transmissions are numbered from 0.

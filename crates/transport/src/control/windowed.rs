@@ -42,8 +42,11 @@ pub(super) trait Rule: std::fmt::Debug {
     /// Sees the window before a timeout leaves one packet of it.
     fn before_collapse(&mut self, _window: &Window) {}
 
-    /// Forgets what was learned in a class in which packets wait for others.
-    fn promote(&mut self) {}
+    /// Sees the window before packets leave in a class in which they wait for others.
+    fn demote(&mut self, _window: &Window) {}
+
+    /// Forgets what was learned in that class.
+    fn promote(&mut self, _window: &mut Window) {}
 
     /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.
     fn restart(&mut self) {}
@@ -110,12 +113,11 @@ impl<R: Rule> Controller for Windowed<R> {
     }
 
     fn demote(&mut self) {
-        self.window.keep();
+        self.rule.demote(&self.window);
     }
 
     fn promote(&mut self) {
-        self.window.resume();
-        self.rule.promote();
+        self.rule.promote(&mut self.window);
     }
 
     fn restart(&mut self) {
