@@ -43,16 +43,14 @@ impl Stage<'_> {
         let config = self.aggregation.worker;
         let slot = self.pacing.map_or(Span::ZERO, |pacing| pacing.slot);
         let timeout_after = config.timeout_after.max(slot * 2);
-        // In classes packets overtake each other: order says nothing about losses, nor delays of less urgent ones about
-        // congestion.
+        // Delays of less urgent classes say nothing about congestion.
         let has_classes = self.pacing.is_some_and(|pacing| pacing.enforce == Enforce::Class);
-        let (control, loss_threshold) = match has_classes {
-            true => (config.control.with_classes(SampledClasses::MostUrgent), 0),
-            false => (config.control, config.loss_threshold),
+        let control = match has_classes {
+            true => config.control.with_classes(SampledClasses::MostUrgent),
+            false => config.control,
         };
         worker::Config {
             control,
-            loss_threshold,
             timeout_after,
             timeout_max: config.timeout_max.max(timeout_after),
             ..config
