@@ -233,7 +233,7 @@ impl Sender {
         self.class = config.class.map_or(self.class, JobClass::dscp);
     }
 
-    /// How long to wait for an answer.
+    /// Least time to wait for an answer.
     #[inline]
     fn wait(&self, config: &Config) -> Span {
         let wait = self.path.rtt.timeout(config.rto_limits());

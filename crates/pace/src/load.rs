@@ -48,7 +48,7 @@ pub struct LinkTable {
     planned: Ahead,
     /// The sum over the entries of a place in the order.
     by_place: BTreeMap<Place, Ahead>,
-    /// Whether of jobs with equal ranks the one of the lower name goes first, and not who comes first.
+    /// True if of jobs with equal ranks the one of the lower name goes first, and not who comes first.
     is_total: bool,
     seen: Seen,
     stale_after_slots: u64,

@@ -21,11 +21,11 @@ pub struct Settings {
     /// planned, and a rest that found no place would wait behind all that others have planned; what is not
     /// needed is given back.
     pub spare_per_mille: u32,
-    /// What a plan does to packets.
+    /// Effect of a plan on packets.
     pub enforce: Enforce,
     /// Bytes that a plan covers. The published rule plans an iteration as soon as its first bytes are ready.
     pub covers: Covers,
-    /// Whether a flow that used less than half of its plan for a slot, and did not rest, gives up half of what it
+    /// True if a flow that used less than half of its plan for a slot, and did not rest, gives up half of what it
     /// has in the next one until its host decides again. As published it keeps all.
     pub reclaims_unused: bool,
     /// Whether what a link has for scheduled flows is concluded from what they got. Where it is not, that is
@@ -43,7 +43,7 @@ pub struct Settings {
     pub probe_packets: u32,
 }
 
-/// What a plan does to packets.
+/// Effect of a plan on packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Enforce {
     /// It limits rates, as published: what was not granted waits.

@@ -47,7 +47,7 @@ pub(crate) struct PacingTable {
     pub(crate) unused: UnusedWord,
 }
 
-/// What plans do to packets.
+/// Effect of plans on packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EnforceWord {
@@ -64,7 +64,7 @@ pub(crate) enum PlansWord {
     Iteration,
 }
 
-/// What becomes of a slot whose flow used less than half of the one before.
+/// Fate of a slot whose flow used less than half of the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum UnusedWord {

@@ -53,7 +53,7 @@ struct Jobs<J> {
     turn: Turn,
     /// What it may still send before it is the next one's turn.
     left_bytes: u32,
-    /// What jobs out of their turn may send although others could, in bytes times [`LAST_PART`].
+    /// Bytes that jobs out of their turn may send although others could, times [`LAST_PART`].
     owed_bytes: u64,
     events: VecDeque<Event>,
     /// Who says when participants send; `None` where nobody does.
@@ -312,7 +312,7 @@ impl<T: Transport> Host<T, Participant> {
 
 /// Of what jobs in their turn send, the part that the others of a host may send meanwhile: with theirs a twentieth.
 const LAST_PART: u64 = 19;
-/// What jobs out of their turn are owed before they send: a packet.
+/// Bytes that jobs out of their turn are owed before they send: a packet.
 const OWED_TURN: u64 = 1_500 * LAST_PART;
 /// The most that they are owed.
 const OWED_MAX: u64 = 2 * OWED_TURN;

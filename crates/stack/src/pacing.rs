@@ -112,9 +112,9 @@ pub struct Pacing {
 }
 
 struct Job {
-    /// Its class in its turn.
+    /// The class in its turn.
     class: u8,
-    /// Whether its iteration has begun since it got the class.
+    /// True if its iteration has begun since it got the class.
     is_new: bool,
     /// The class that its packets have got.
     given: Option<JobClass>,
@@ -253,7 +253,7 @@ impl Pacing {
         self.jobs.get_mut(&job).map(|job| &mut job.gate)
     }
 
-    /// Whether jobs have classes.
+    /// True if jobs have classes.
     pub(crate) fn has_classes(&self) -> bool {
         self.settings.enforce == Enforce::Class
     }

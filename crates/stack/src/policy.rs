@@ -11,12 +11,12 @@ pub const TURN_CLASSES: u8 = LAST_PRIORITY - FRONT_PRIORITY;
 // spec: C-16
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// Whether jobs have classes. Then layers order packets at their sender only: there are too few classes for both, and
+    /// True if jobs have classes. Then layers order packets at their sender only: there are too few classes for both, and
     /// a job waits for its last layer whichever that is.
     pub job_classes: bool,
 }
 
-/// What is known of packets.
+/// Packets, as far as they are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Packets {
     /// Packets that others wait for, of training.

@@ -29,7 +29,7 @@ pub struct Strict {
 #[derive(Clone, Copy, Debug, Default)]
 struct LastShare {
     per_mille: u64,
-    /// What the others have sent since it had its share, in bytes times its share.
+    /// Bytes that the others have sent since it had its share, times that share.
     owed: u64,
 }
 
@@ -86,7 +86,7 @@ impl LastShare {
     /// A whole link.
     const WHOLE: u64 = 1_000;
 
-    /// Whether the last priority may send a packet although others are waiting.
+    /// True if the last priority may send a packet although others are waiting.
     fn is_due(&self, bytes: u32) -> bool {
         self.owed >= u64::from(bytes) * (LastShare::WHOLE - self.per_mille)
     }

@@ -92,7 +92,7 @@ pub(super) struct Flow {
     pub(super) decided_in: Option<Slot>,
     /// Bytes that were ready then.
     pub(super) decided_ready: u64,
-    /// Whether bytes got ready that its plan does not cover.
+    /// True if bytes got ready that its plan does not cover.
     pub(super) has_unplanned: bool,
     /// What the network said last.
     pub(super) feedback: Option<Feedback>,
@@ -172,7 +172,7 @@ impl Flow {
     }
 
     // spec: C-17
-    /// Whether it used less than half of what it had planned for a slot that ends, although it had something to send.
+    /// True if it used less than half of what it had planned for a slot that ends, although it had something to send.
     pub(super) fn left_unused(&self, slot: Slot) -> bool {
         !self.is_resting && self.sent_in_slot < self.plan.at(slot) / 2
     }
@@ -263,7 +263,7 @@ impl Flow {
         self.plan.at(slot).saturating_sub(self.sent_in_slot).min(self.remaining())
     }
 
-    /// What of that others may rely on: not what was only expected to get ready.
+    /// Bytes of that on which others may rely: not those that were only expected to get ready.
     pub(super) fn certain_in(&self, slot: Slot) -> u64 {
         match self.covers {
             Covers::Iteration => self.left_in(slot),

@@ -11,7 +11,7 @@ pub(super) struct Plannable {
     pub(super) remaining: u64,
     /// By slot, bytes that it can send until the slot ends. `None` if all that remains is planned, ready or not.
     pub(super) until: Option<[u64; HORIZON_MAX]>,
-    /// How much more than it has left a flow plans.
+    /// Part that a flow plans beyond what it has left.
     pub(super) spare: Fraction,
 }
 

@@ -540,7 +540,7 @@ fn careful_host(flows: &[FlowSpec]) -> Host {
     host
 }
 
-/// What a flow plans from the current slot on, in thousandths of a slot.
+/// Volumes that a flow plans from the current slot on, in thousandths of a slot.
 fn planned(host: &Host) -> Vec<u64> {
     let volumes = host.plan(id(1)).unwrap().volumes();
     volumes.iter().take(4).map(|volume| volume * 1_000 / SLOT_BYTES).collect()

@@ -8,7 +8,7 @@ pub struct Job {
     pub id: JobId,
     pub flows: Vec<JobFlow>,
     pub compute_ms: u64,
-    /// Its gradients get ready in this number of equal parts,
+    /// The gradients get ready in this number of equal parts,
     pub parts: u64,
     /// each this long after the one before.
     pub gap_ms: u64,

@@ -39,7 +39,7 @@ struct Sending {
     sent_in_slot: u64,
     bytes_a_ms: u64,
     left: u64,
-    /// Whether it has been through an iteration, and so may be expected to have bytes that it has not.
+    /// True if it has been through an iteration, and so may be expected to have bytes that it has not.
     is_known: bool,
 }
 

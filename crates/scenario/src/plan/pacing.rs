@@ -18,7 +18,7 @@ const DECIDE_SPREAD_PART: u64 = 12;
 const ANSWERED_AFTER: Span = Span::from_us(200);
 const ANSWERED_PART: u64 = 8;
 
-/// Whether jobs have classes: where ports have priorities, unless the file says otherwise.
+/// True if jobs have classes: where ports have priorities, unless the file says otherwise.
 pub(crate) fn has_job_classes(file: &File) -> bool {
     let has_priorities = matches!(file.switch.queues, QueuesWord::Strict | QueuesWord::Fair);
     let enforce = file.pacing.map(|pacing| pacing.enforce);

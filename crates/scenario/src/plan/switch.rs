@@ -36,7 +36,7 @@ pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
     })
 }
 
-/// What the last priority has of a link while others are waiting, in thousandths: where jobs have classes, what is out
+/// Share that the last priority has of a link while others are waiting, in thousandths: where jobs have classes, what is out
 /// of its turn must not starve.
 // spec: C-16
 fn last_per_mille(file: &File) -> Result<u32, Mistake> {

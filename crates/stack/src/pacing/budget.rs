@@ -37,7 +37,7 @@ impl Budget {
         self.entry = Share { bytes, until };
     }
 
-    /// Whether it is the turn of the job.
+    /// True if it is the turn of the job.
     pub(super) fn is_in_turn(&self, now: Time) -> bool {
         self.granted.is_left(now) || self.entry.is_left(now)
     }

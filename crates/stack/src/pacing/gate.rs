@@ -14,7 +14,7 @@ const BURST_PART: u64 = 1_000;
 pub(crate) struct Gate {
     enforce: Enforce,
     pacer: SlotPacer,
-    /// What counts in place of the pacer where plans are budgets.
+    /// Counter in place of the pacer where plans are budgets.
     pub(super) budget: Budget,
     /// Data packets with a shorter body do not wait.
     waiting_bytes: u32,
@@ -59,7 +59,7 @@ impl Gate {
     }
 
     // spec: C-16
-    /// Whether it is the job's turn. One with nothing planned has almost nothing to send.
+    /// True if it is the job's turn. One with nothing planned has almost nothing to send.
     pub(super) fn is_in_turn(&self, now: Time) -> bool {
         !self.is_held || self.budget.is_in_turn(now)
     }
