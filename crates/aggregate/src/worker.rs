@@ -78,6 +78,8 @@ pub enum Event {
 #[derive(Clone, Debug)]
 struct Work {
     config: Config,
+    /// Class of packets with values, in place of that of their layers.
+    class: Option<Dscp>,
     control: CheckedControl,
     key: Option<Key>,
     operations: Operations,
@@ -158,6 +160,7 @@ impl Worker {
             work: Work {
                 control: config.control.with_shared_phase(config.shared_phase).checked()?,
                 config,
+                class: None,
                 key: None,
                 operations: Operations::new(operation, first_sequence),
                 fragments: Fragments::new(first_sequence),
@@ -171,6 +174,12 @@ impl Worker {
             epoch: None,
             is_paused: false,
         })
+    }
+
+    /// Has all packets with values travel in a class from now on, whatever their layers.
+    // spec: C-16
+    pub fn set_class(&mut self, class: Dscp) {
+        self.work.class = Some(class);
     }
 
     /// Seals with this key from now on, and takes in only what was sealed with it. A key belongs to an
@@ -369,6 +378,9 @@ impl Work {
     #[inline]
     fn dscp(&self, at: Located) -> Dscp {
         let tag = self.config.tag.dscp;
+        if let Some(class) = self.class {
+            return class;
+        }
         match self.operations.layer(at) {
             Some((layer, layers)) => {
                 let priority = layer_priority(layer, layers, FRONT_PRIORITY, LAYER_PRIORITIES);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Reports, Tag, Time};
 use thalweg_deliver::Offered;
-use thalweg_flow::{Endpoint, FlowTagger, Message, Payload, Received, StartError};
+use thalweg_flow::{Endpoint, FlowTagger, JobClass, Message, Payload, Received, StartError};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::Prefix;
 use thalweg_wire::frame::SumFrame;
@@ -129,6 +129,15 @@ impl Carrier {
                 flows.endpoint.protocol_mut().set_segment_bytes(segment_bytes.into());
             }
             Carrier::Deliver(carrier) => carrier.endpoint.set_segment_bytes(segment_bytes),
+        }
+    }
+
+    /// Has all packets travel in a class from now on.
+    // spec: C-16
+    pub fn set_class(&mut self, now: Time, class: JobClass) {
+        match self {
+            Carrier::Flow(flows) => flows.endpoint.protocol_mut().set_class(now, class),
+            Carrier::Deliver(carrier) => carrier.endpoint.set_class(class.dscp()),
         }
     }
 

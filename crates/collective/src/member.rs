@@ -2,6 +2,7 @@
 
 use thalweg_core::{Check, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_deliver::Offered;
+use thalweg_flow::JobClass;
 use thalweg_wire::Prefix;
 use thalweg_wire::frame::SumFrame;
 
@@ -135,6 +136,12 @@ impl<P: Part> Member<P> {
     // spec: F-01
     pub fn set_segment_bytes(&mut self, segment_bytes: u16) {
         self.post.carrier.set_segment_bytes(segment_bytes);
+    }
+
+    /// Has all packets travel in a class from now on.
+    // spec: C-16
+    pub fn set_class(&mut self, now: Time, class: JobClass) {
+        self.post.carrier.set_class(now, class);
     }
 
     /// What the transport did, where messages may lose a part.

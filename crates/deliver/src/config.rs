@@ -1,6 +1,6 @@
 //! Settings of an endpoint.
 
-use thalweg_core::{FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, Span};
+use thalweg_core::{Dscp, FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, Span};
 use thalweg_transport::control::DelayRate;
 use thalweg_transport::{Control, ControlError, Credentials, RtoLimits};
 use thiserror::Error;
@@ -19,6 +19,8 @@ pub struct Config {
     /// Packets that may leave to a peer before anything came back, where the control has a window. Default 10
     /// (RFC 6928).
     pub initial_window_packets: u32,
+    /// Class of the packets of tensors, in place of that of the policy, which then only orders them. Default none.
+    pub class: Option<Dscp>,
     /// Least time that the last packet of a pass is given to arrive, and its echo to come back. Default 125 µs,
     /// the round trip above which the default control takes a path for congested.
     pub settling: Span,
@@ -63,6 +65,7 @@ impl Default for Config {
             overhead_bytes: FRAME_OVERHEAD_BYTES,
             control: DelayRate::default().into(),
             initial_window_packets: 10,
+            class: None,
             settling: DelayRate::default().high,
             echo_every: 10,
             paths: 256,

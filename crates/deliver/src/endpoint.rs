@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use thalweg_core::{
-    Body, BodySize, Check, Header, Machine, NodeId, Operation, Outbox, Packet, Purpose, Reports,
-    Rng, Time, Verdict,
+    Body, BodySize, Check, Dscp, Header, Machine, NodeId, Operation, Outbox, Packet, Purpose,
+    Reports, Rng, Time, Verdict,
 };
 use thalweg_transport::Spray;
 use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
@@ -60,6 +60,12 @@ impl Endpoint {
         if config.check().is_ok() {
             self.config = config;
         }
+    }
+
+    /// Has all packets of tensors travel in a class from now on, whatever their layers.
+    // spec: C-16
+    pub fn set_class(&mut self, class: Dscp) {
+        self.config.class = Some(class);
     }
 
     /// An endpoint with no calls. Paths are drawn from `rng`.

@@ -327,7 +327,10 @@ impl Sender {
         let purpose = Purpose::of_data(self.passes > 0);
         let mut packet = outbox.lend(self.body_size(index), purpose)?;
         let is_important = self.fill(index, &mut packet.body);
-        let tag = self.policy.tag(&self.segment(index, is_important));
+        let mut tag = self.policy.tag(&self.segment(index, is_important));
+        // Layers order packets here, and the job's turn orders them in the network.
+        // spec: C-16
+        tag.dscp = config.class.unwrap_or(tag.dscp);
         self.done = done + 1;
         let is_last = self.position(self.done).is_none();
         let wire_bytes = config.overhead_bytes + u32::from(bytes);

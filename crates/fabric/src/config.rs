@@ -35,6 +35,8 @@ pub enum Discipline {
         marking: StrictMarking,
         /// The most that each may hold, however much room the port has.
         queue_bytes: u64,
+        /// Share of the link that the last one has while others are waiting, in thousandths.
+        last_per_mille: u32,
     },
     /// Full queues cut packets to their headers.
     Trimming(TrimmingSpec),
@@ -47,6 +49,8 @@ pub enum Discipline {
         weights: [u32; CLASSES],
         /// When each of them marks.
         markings: [StrictMarking; CLASSES],
+        /// Share of what training has that its last priority has while others are waiting, in thousandths.
+        last_per_mille: u32,
     },
 }
 
@@ -84,24 +88,28 @@ impl Default for Buffer {
 impl Discipline {
     /// Eight strict priorities that mark by what waits in the queue of each.
     pub const fn strict_per_queue(markings: [Marking; PRIORITIES]) -> Discipline {
-        Discipline::Strict { marking: StrictMarking::PerQueue(markings), queue_bytes: u64::MAX }
+        let marking = StrictMarking::PerQueue(markings);
+        Discipline::Strict { marking, queue_bytes: u64::MAX, last_per_mille: 0 }
     }
 
     /// Eight strict priorities that mark by what waits in the port.
     pub const fn strict_per_port(marking: Marking) -> Discipline {
-        Discipline::Strict { marking: StrictMarking::PerPort(marking), queue_bytes: u64::MAX }
+        let marking = StrictMarking::PerPort(marking);
+        Discipline::Strict { marking, queue_bytes: u64::MAX, last_per_mille: 0 }
     }
 
     /// An empty queue that draws from `rng`.
     pub(crate) fn queue(&self, rng: &Rng) -> Box<dyn Queue> {
         match *self {
             Discipline::Fifo(marking) => Box::new(Fifo::new(marking)),
-            Discipline::Strict { marking, queue_bytes } => {
-                Box::new(Strict::new(marking, queue_bytes))
+            Discipline::Strict { marking, queue_bytes, last_per_mille } => {
+                Box::new(Strict::new(marking, queue_bytes).with_last_share(last_per_mille))
             }
             Discipline::Trimming(spec) => Box::new(Trimming::new(spec, rng.clone())),
             Discipline::Urgency => Box::new(Urgency::default()),
-            Discipline::Fair { weights, markings } => Box::new(Fair::new(weights, markings)),
+            Discipline::Fair { weights, markings, last_per_mille } => {
+                Box::new(Fair::new(weights, markings).with_last_share(last_per_mille))
+            }
         }
     }
 }

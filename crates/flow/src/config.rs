@@ -2,7 +2,9 @@
 
 use thalweg_core::Span;
 use thalweg_transport::messages::{MessageConfig, MessageConfigError};
-use thalweg_transport::{Control, ControlError, ControlStart, RtoLimits};
+use thalweg_transport::{
+    Control, ControlError, ControlStart, JobClass, PACKETS_OUT_OF_TURN, RtoLimits,
+};
 use thiserror::Error;
 
 /// Settings of an [`Endpoint`](crate::Endpoint). Both ends of a message need the same
@@ -36,6 +38,9 @@ pub struct Config {
     pub loss_detection: LossDetection,
     /// Order among messages of one priority. Default in turn.
     pub order: MessageOrder,
+    /// Class of all packets, in place of that of the tagger, which then only orders messages. Default none:
+    /// [`Windowed::set_class`](crate::Windowed::set_class) gives one.
+    pub class: Option<JobClass>,
     /// By order: a transmission is lost when one that left this many later was answered. Default 3
     /// (RFC 9002, 6.1.1). Sprayed packets need more.
     pub reordering_packets: u32,
@@ -82,6 +87,7 @@ impl Default for Config {
             probes_first: false,
             loss_detection: LossDetection::default(),
             order: MessageOrder::default(),
+            class: None,
             reordering_packets: 3,
         }
     }
@@ -113,6 +119,22 @@ impl Config {
             packet_bytes: self.messages.segment_bytes,
             initial_packets: self.initial_window_packets,
         }
+    }
+
+    /// Least wait for an answer while it is not the job's turn.
+    #[inline]
+    pub(crate) fn patience(&self) -> Option<Span> {
+        match self.class {
+            Some(JobClass::OutOfTurn { patience, .. }) => Some(patience),
+            _ => None,
+        }
+    }
+
+    /// Most packets of a message in flight, whatever its control says.
+    // spec: C-16
+    #[inline]
+    pub(crate) fn most_in_flight(&self) -> u32 {
+        if self.patience().is_some() { PACKETS_OUT_OF_TURN } else { u32::MAX }
     }
 
     /// Limits of the wait for an answer.

@@ -17,11 +17,11 @@ mod sender;
 mod windowed;
 
 pub use config::{Config, ConfigError, LossDetection, MessageOrder};
-pub use thalweg_transport::Dropped;
 pub use thalweg_transport::messages::{
     ArrivalStats, Event, FlowId, FlowTagger, MAX_PACKETS, Message, MessageConfig,
     MessageConfigError, Payload, Received, Sent, StartError,
 };
+pub use thalweg_transport::{Dropped, JobClass};
 pub use windowed::Windowed;
 
 /// Sends and receives the messages of one node, as much at once as windows allow.

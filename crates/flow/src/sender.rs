@@ -1,12 +1,12 @@
 //! One outgoing message: what to send, when to send it again, when it is done.
 
-use thalweg_core::{Bytes, Dscp, NodeId, Outbox, Packet, Purpose, Rng, Tag, Tagger, Time};
+use thalweg_core::{Bytes, Dscp, NodeId, Outbox, Packet, Purpose, Rng, Span, Tag, Tagger, Time};
 use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
 use thalweg_transport::messages::{
     FlowId, FlowTagger, Message, Payload, Sent, StartError, packets_of,
 };
 use thalweg_transport::{
-    CheckedControl, CongestionControl, Controller, Envelope, LossThreshold, RttEstimator,
+    CheckedControl, CongestionControl, Controller, Envelope, JobClass, LossThreshold, RttEstimator,
 };
 use thalweg_wire::flow::{Ack, Data};
 
@@ -47,6 +47,9 @@ pub(crate) struct Sender {
     /// How often loss was found without a timer.
     detections: u32,
     started: Time,
+    /// Class of its packets where jobs have classes, in place of that of the tagger. Within a turn a message keeps the
+    /// one that it began with: its packets would overtake each other.
+    class: Dscp,
     /// Since when something is on the way and nothing new came back.
     silent_since: Time,
 }
@@ -119,6 +122,7 @@ impl Sender {
             timeouts: 0,
             detections: 0,
             started: Time::ZERO,
+            class: Dscp::of_priority(0),
             silent_since: Time::ZERO,
         }
     }
@@ -153,6 +157,7 @@ impl Sender {
         self.timeouts = 0;
         self.detections = 0;
         self.started = now;
+        self.set_class(config);
         self.silent_since = now;
         Ok(())
     }
@@ -191,20 +196,54 @@ impl Sender {
     /// Whether it has a packet to send and its window lets it.
     #[inline]
     pub fn is_ready(&self, config: &Config) -> bool {
-        self.is_live && self.board.has_work(config.messages.span_packets) && self.has_window()
+        let has_work = self.board.has_work(config.messages.span_packets);
+        self.is_live && has_work && self.has_window(config)
     }
 
     /// Whether its window has room for a packet.
     #[inline]
-    fn has_window(&self) -> bool {
-        let after = u64::from(self.board.in_flight_packets() + 1);
-        after * u64::from(self.segment_bytes) <= self.path.control.window().as_u64()
+    fn has_window(&self, config: &Config) -> bool {
+        let after = self.board.in_flight_packets() + 1;
+        let bytes = u64::from(after) * u64::from(self.segment_bytes);
+        after <= config.most_in_flight() && bytes <= self.path.control.window().as_u64()
+    }
+
+    /// The turn of its job begins: packets leave in the class of the job. Those in flight in the last class are sent
+    /// again, since nobody knows when they arrive.
+    // spec: C-16
+    pub fn promote(&mut self, config: &Config, now: Time) {
+        self.set_class(config);
+        self.path.control.promote();
+        self.path.rtt.stop_backing_off();
+        self.board.on_timeout();
+        self.recovery_end = self.board.next_transmission();
+        self.silent_since = now;
+    }
+
+    /// The turn of its job ends: packets leave in the last class, and an answer may take as long as others have theirs.
+    // spec: C-16
+    pub fn demote(&mut self, config: &Config, now: Time) {
+        self.set_class(config);
+        self.path.control.demote();
+        self.deadline = self.deadline.max(now + self.wait(config));
+    }
+
+    /// Takes over the class of the job, if it has one.
+    pub fn set_class(&mut self, config: &Config) {
+        self.class = config.class.map_or(self.class, JobClass::dscp);
+    }
+
+    /// Least time to wait for an answer.
+    #[inline]
+    fn wait(&self, config: &Config) -> Span {
+        let wait = self.path.rtt.timeout(config.rto_limits());
+        config.patience().map_or(wait, |patience| wait.max(patience))
     }
 
     /// The packet that it is ready to send.
     #[inline]
     pub fn next_index(&mut self, config: &Config) -> Option<u32> {
-        if !self.is_live || !self.has_window() {
+        if !self.is_live || !self.has_window(config) {
             return None;
         }
         self.board.choose(config.messages.span_packets)
@@ -267,7 +306,7 @@ impl Sender {
     }
 
     fn begin_waiting(&mut self, config: &Config, now: Time) {
-        self.deadline = now + self.path.rtt.timeout(config.rto_limits());
+        self.deadline = now + self.wait(config);
         // After a timeout the silence goes on.
         if !self.path.rtt.is_backing_off() {
             self.silent_since = now;
@@ -289,7 +328,11 @@ impl Sender {
         mut packet: Packet<'_>,
     ) {
         let offset = Bytes::from(index) * u64::from(self.segment_bytes);
-        let (tag, first_priority) = self.tag(config, index);
+        let (mut tag, mut first_priority) = self.tag(config, index);
+        // Layers order packets here, and the job's turn orders them in the network.
+        if config.class.is_some() {
+            (tag.dscp, first_priority) = (self.class, self.class.priority());
+        }
         let wants_ack = self.wants_ack(config, index);
         let transmission = self.note_sent(now, index, in_flight_packets, tag);
         let envelope = Envelope {
@@ -397,9 +440,15 @@ impl Sender {
     ) {
         let segment = Bytes::from(self.segment_bytes);
         let round_trip = now.since(ack.sent_at);
-        self.path.rtt.sample(config.rto_limits(), round_trip);
+        // Who waits for others' turns measures those.
+        // spec: C-16
+        let is_behind =
+            config.patience().is_some() || u64::from(ack.transmission) < self.recovery_end;
+        if config.class.is_none() || !is_behind {
+            self.path.rtt.sample(config.rto_limits(), round_trip);
+        }
         self.path.rtt.stop_backing_off();
-        self.deadline = now + self.path.rtt.timeout(config.rto_limits());
+        self.deadline = now + self.wait(config);
         self.silent_since = now;
         let info = self.infos.take(u64::from(ack.transmission));
         let acked = Acked {
@@ -456,6 +505,14 @@ impl Sender {
             return false;
         }
         self.timeouts += 1;
+        // Out of turn silence says nothing: what waits is sent once more, and no slower.
+        // spec: C-16
+        if config.patience().is_some() {
+            self.board.on_timeout();
+            self.deadline = now + self.wait(config);
+            self.recovery_end = self.board.next_transmission();
+            return true;
+        }
         if self.may_probe(config) {
             self.board.on_probe();
             self.path.rtt.back_off();

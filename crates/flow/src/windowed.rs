@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{NodeId, Outbox, Rng, Time, Timers};
 use thalweg_transport::messages::{Event, FlowId, Message, StartError, Turns};
-use thalweg_transport::{CheckedControl, Inbox, MessageConfig, Protocol};
+use thalweg_transport::{CheckedControl, Inbox, JobClass, MessageConfig, Protocol};
 use thalweg_wire::flow::Ack;
 
 use crate::config::{Config, ConfigError, LossDetection, MessageOrder};
@@ -142,7 +142,8 @@ impl Protocol for Windowed {
                 self.enqueue_if_ready(now, slot);
             }
             Outcome::Complete => {
-                if self.config.remembers_paths {
+                // Out of turn a window says nothing about turns to come.
+                if self.config.remembers_paths && self.config.patience().is_none() {
                     let (dst, path) = sender.lesson();
                     self.paths.insert(dst, path.clone());
                 }
@@ -222,6 +223,34 @@ impl Windowed {
         }
     }
 
+    /// Has all packets travel in a class from now on. When the turn of the job begins, what is in flight in the last
+    /// class is sent again: it may wait there for long, and it is little.
+    // spec: C-16
+    pub fn set_class(&mut self, now: Time, class: JobClass) {
+        let was_in_turn = self.config.class.is_none_or(JobClass::is_in_turn);
+        let had_class = self.config.class.replace(class).is_some();
+        if !had_class {
+            self.senders.iter_mut().for_each(|sender| sender.set_class(&self.config));
+        }
+        if class.is_in_turn() == was_in_turn {
+            return;
+        }
+        for slot in 0..self.senders.len() {
+            let sender = &mut self.senders[slot];
+            if !sender.is_live {
+                continue;
+            }
+            match class.is_in_turn() {
+                true => sender.promote(&self.config, now),
+                false => sender.demote(&self.config, now),
+            }
+            if sender.awaits_answer() {
+                self.timers.arm(slot as u32, sender.deadline);
+            }
+            self.enqueue_if_ready(now, slot as u32);
+        }
+    }
+
     /// The place on top of the vacant ones.
     fn vacant_slot(&mut self) -> Result<u32, StartError> {
         if let Some(&slot) = self.vacant.last() {
@@ -279,11 +308,4 @@ impl Windowed {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_takes_few_cache_lines() {
-        assert!(size_of::<Sender>() <= 512, "{} bytes", size_of::<Sender>());
-    }
-}
+mod tests;

@@ -19,6 +19,8 @@
 mod decide;
 mod event;
 mod flow;
+mod foresight;
+mod plannable;
 mod round;
 mod uplink;
 
@@ -32,7 +34,7 @@ use crate::ahead::Ahead;
 use crate::load::{FlowId, Refusal};
 use crate::path::{Feedback, Progress};
 use crate::rank::{Rank, Ranked};
-use crate::settings::{Settings, SettingsError};
+use crate::settings::{Covers, Enforce, Settings, SettingsError};
 
 pub use event::Event;
 pub use flow::FlowSpec;
@@ -126,7 +128,8 @@ impl Host {
         }
         let iteration = job.iteration;
         self.remove_flow(spec.id);
-        self.flows.insert(spec.id, Flow::new(spec, iteration));
+        let covers = self.desk.settings.covers;
+        self.flows.insert(spec.id, Flow::new(spec, iteration, covers));
         Ok(true)
     }
 
@@ -181,8 +184,12 @@ impl Host {
     pub fn ready(&mut self, now: Time, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         let was_active = state.is_active();
-        state.ready(bytes.as_u64());
-        if !was_active && state.is_active() {
+        state.ready(now, bytes.as_u64());
+        let begins = !was_active && state.is_active();
+        // spec: C-17
+        let has_more = was_active && self.desk.settings.covers == Covers::Ready;
+        state.has_unplanned = has_more;
+        if begins || has_more {
             self.desk.probe(flow);
             self.catch_up(now);
             self.draw_moment(now);
@@ -271,7 +278,22 @@ impl Host {
         self.catch_up(now);
         if self.decide_at.is_some_and(|at| at <= now) {
             self.decide_at = None;
-            round::decide_all(now, &mut self.desk, &mut self.flows);
+            round::decide_all(now, &mut self.desk, &self.jobs, &mut self.flows);
+            self.plan_more(now);
+        }
+    }
+
+    // spec: C-17
+    /// Plans what got ready after a flow was decided upon. It is planned alone: the others keep what they have, and what
+    /// they have said.
+    fn plan_more(&mut self, now: Time) {
+        let has_more = |flow: &&Flow| flow.has_unplanned && flow.is_active();
+        let due: Vec<FlowId> = self.flows.values().filter(has_more).map(|flow| flow.id).collect();
+        for id in due {
+            let by_job = self.planned_beside(id);
+            if let Some(flow) = self.flows.get_mut(&id) {
+                self.desk.decide(now, flow, &by_job);
+            }
         }
     }
 
@@ -289,8 +311,28 @@ impl Host {
 
     /// Who a flow is to tables: its name, and the rank of its job, which is that of its furthest flow here.
     pub fn ranked(&self, flow: FlowId) -> Ranked {
+        if self.desk.settings.enforce == Enforce::Class {
+            return Ranked { flow, rank: Rank::of_left(round::left(self.flows_of(flow.job))) };
+        }
         let active = self.flows_of(flow.job).filter(|flow| flow.is_active());
         Ranked { flow, rank: active.map(Flow::rank).min().unwrap_or(Rank::LAST) }
+    }
+
+    // spec: C-16
+    /// The rank of a job at another host.
+    pub fn handle_rank(&mut self, job: JobId, rank: Rank) {
+        let slot = self.desk.slot();
+        if let Some(job) = self.jobs.get_mut(&job) {
+            job.report(slot, rank);
+        }
+    }
+
+    // spec: C-16
+    /// The rank of a job: what it has left at the host where it has most left, as far as that was reported.
+    pub fn rank(&self, job: JobId) -> Rank {
+        let own = Rank::of_left(round::left(self.flows_of(job)));
+        let slot = self.desk.slot();
+        self.jobs.get(&job).and_then(|job| job.reported(slot)).map_or(own, |rank| own.max(rank))
     }
 
     /// What a flow plans, in bytes by slot.
@@ -356,11 +398,12 @@ impl Host {
             let planned = flow.plan.at(ended);
             self.usage.planned += Bytes::new(planned);
             self.usage.used += Bytes::new(planned.min(flow.sent_in_slot));
+            let loses = self.desk.settings.reclaims_unused && flow.left_unused(ended);
             flow.end_slot(flow.asked_in(ended));
             self.desk.count(flow);
             if flow.is_active() {
                 self.desk.probe(*id);
-                self.desk.go_on(flow);
+                self.desk.go_on(flow, loses);
             }
         }
         // What was due in an earlier slot is due in this one.

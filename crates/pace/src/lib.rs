@@ -36,4 +36,4 @@ pub use pacer::SlotPacer;
 pub use path::Feedback;
 pub use rank::{Rank, Ranked};
 pub use schedule::{Schedule, plan};
-pub use settings::{Settings, SettingsError};
+pub use settings::{Covers, Enforce, Settings, SettingsError};

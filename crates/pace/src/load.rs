@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::ahead::{Ahead, Slot};
 use crate::path::Seen;
 use crate::rank::{Rank, Ranked};
-use crate::settings::Settings;
+use crate::settings::{Enforce, Settings};
 
 /// A flow between two servers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -46,8 +46,10 @@ pub struct LinkTable {
     flows: BTreeMap<FlowId, Entry>,
     /// The sum over all entries.
     planned: Ahead,
-    /// The sum over the entries of a rank.
-    by_rank: BTreeMap<Rank, Ahead>,
+    /// The sum over the entries of a place in the order.
+    by_place: BTreeMap<Place, Ahead>,
+    /// True if of jobs with equal ranks the one of the lower name goes first, and not who comes first.
+    is_total: bool,
     seen: Seen,
     stale_after_slots: u64,
 }
@@ -60,6 +62,20 @@ struct Entry {
     plan: Ahead,
     renewed: Slot,
     rank: Rank,
+}
+
+/// The place of a job in the order in which a link serves jobs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Place {
+    rank: Rank,
+    /// Zero where jobs with equal ranks are equals.
+    job: JobId,
+}
+
+impl Place {
+    fn of(rank: Rank, job: JobId, is_total: bool) -> Place {
+        Place { rank, job: if is_total { job } else { JobId(0) } }
+    }
 }
 
 /// What flows have reserved, as one of them sees it.
@@ -76,7 +92,8 @@ impl LinkTable {
         LinkTable {
             flows: BTreeMap::new(),
             planned: Ahead::empty(Slot(0), settings.horizon_slots),
-            by_rank: BTreeMap::new(),
+            by_place: BTreeMap::new(),
+            is_total: settings.enforce == Enforce::Class,
             seen: Seen::of(settings, capacity),
             stale_after_slots: settings.stale_after_slots,
         }
@@ -110,8 +127,9 @@ impl LinkTable {
     /// What stands in the way of a flow.
     pub(crate) fn reserved_beside(&self, who: Ranked) -> Reserved {
         let mut seen = Reserved { others: self.planned, siblings: self.nothing() };
-        let ranks = self.by_rank.range((Bound::Excluded(who.rank), Bound::Unbounded));
-        ranks
+        let place = self.place(who.rank, who.flow.job);
+        let behind = self.by_place.range((Bound::Excluded(place), Bound::Unbounded));
+        behind
             .for_each(|(_, behind)| change_later(&mut seen.others, behind, |sum, plan| sum - plan));
         let of_job = |number| FlowId { job: who.flow.job, number };
         for (id, entry) in self.flows.range(of_job(0)..=of_job(u32::MAX)) {
@@ -135,13 +153,13 @@ impl LinkTable {
             return;
         }
         self.planned = Ahead::empty(now, self.planned.volumes().len());
-        self.by_rank.clear();
+        self.by_place.clear();
         let mut flows = std::mem::take(&mut self.flows);
-        flows.retain(|_, entry| {
+        flows.retain(|id, entry| {
             entry.plan.advance_to(now);
             let stays = now.since(entry.renewed) < self.stale_after_slots && entry.plan.total() > 0;
             if stays {
-                self.count(entry.rank, &entry.plan);
+                self.count(self.place(entry.rank, id.job), &entry.plan);
             }
             stays
         });
@@ -188,12 +206,12 @@ impl LinkTable {
         if plan.total() == 0 {
             return self.release(flow);
         }
-        self.count(rank, &plan);
+        self.count(self.place(rank, flow.job), &plan);
         let entry = Entry { plan, renewed: plan.first(), rank };
         match self.flows.get_mut(&flow) {
             Some(known) => {
                 let before = std::mem::replace(known, entry);
-                self.discount(before.rank, &before.plan);
+                self.discount(self.place(before.rank, flow.job), &before.plan);
             }
             None => drop(self.flows.insert(flow, entry)),
         }
@@ -202,7 +220,7 @@ impl LinkTable {
     /// Forgets a flow.
     pub fn release(&mut self, flow: FlowId) {
         if let Some(entry) = self.flows.remove(&flow) {
-            self.discount(entry.rank, &entry.plan);
+            self.discount(self.place(entry.rank, flow.job), &entry.plan);
         }
     }
 
@@ -216,19 +234,23 @@ impl LinkTable {
         excess.volumes_mut().iter_mut().take(FIRM_SLOTS).for_each(|firm| *firm = 0);
         let mut last = Bound::Unbounded;
         while excess.total() > 0 {
-            let behind = self.by_rank.range((Bound::Excluded(who.rank), last));
-            let Some(rank) = behind.map(|(rank, _)| *rank).next_back() else { return };
-            let taken = self.take_from(rank, who.flow.job, &mut excess);
-            self.discount(rank, &taken);
-            last = Bound::Excluded(rank);
+            let own = self.place(who.rank, who.flow.job);
+            let behind = self.by_place.range((Bound::Excluded(own), last));
+            let Some(place) = behind.map(|(place, _)| *place).next_back() else { return };
+            let taken = self.take_from(place, who.flow.job, &mut excess);
+            self.discount(place, &taken);
+            last = Bound::Excluded(place);
         }
     }
 
-    /// Takes what is in excess from the entries of a rank, but not from those of one job; what it was.
-    fn take_from(&mut self, rank: Rank, job: JobId, excess: &mut Ahead) -> Ahead {
+    /// Takes what is in excess from the entries of a place, but not from those of one job; what it was.
+    fn take_from(&mut self, place: Place, job: JobId, excess: &mut Ahead) -> Ahead {
         let before = *excess;
-        let of_rank = |(id, entry): &(&FlowId, &mut Entry)| entry.rank == rank && id.job != job;
-        for (_, entry) in self.flows.iter_mut().filter(of_rank) {
+        let is_total = self.is_total;
+        let is_there = |(id, entry): &(&FlowId, &mut Entry)| {
+            Place::of(entry.rank, id.job, is_total) == place && id.job != job
+        };
+        for (_, entry) in self.flows.iter_mut().filter(is_there) {
             let had = entry.plan;
             entry.plan.take(excess);
             excess.take(&had);
@@ -238,16 +260,20 @@ impl LinkTable {
         taken
     }
 
-    fn count(&mut self, rank: Rank, plan: &Ahead) {
-        let nothing = self.nothing();
-        self.planned.add(plan);
-        self.by_rank.entry(rank).or_insert(nothing).add(plan);
+    fn place(&self, rank: Rank, job: JobId) -> Place {
+        Place::of(rank, job, self.is_total)
     }
 
-    fn discount(&mut self, rank: Rank, plan: &Ahead) {
+    fn count(&mut self, place: Place, plan: &Ahead) {
+        let nothing = self.nothing();
+        self.planned.add(plan);
+        self.by_place.entry(place).or_insert(nothing).add(plan);
+    }
+
+    fn discount(&mut self, place: Place, plan: &Ahead) {
         self.planned.subtract(plan);
-        if let Some(of_rank) = self.by_rank.get_mut(&rank) {
-            of_rank.subtract(plan);
+        if let Some(of_place) = self.by_place.get_mut(&place) {
+            of_place.subtract(plan);
         }
     }
 
@@ -261,20 +287,21 @@ impl Check for LinkTable {
     /// Adds up all entries. The table's sums must be theirs.
     fn check(&self) {
         let mut planned = self.nothing();
-        let mut by_rank = BTreeMap::new();
+        let mut by_place = BTreeMap::new();
         for (flow, entry) in &self.flows {
             let is_in_place = entry.plan.first() == planned.first()
                 && entry.plan.volumes().len() == planned.volumes().len();
             assert!(is_in_place, "the plan of {flow:?} is for the slots of the table");
             planned.add(&entry.plan);
-            by_rank.entry(entry.rank).or_insert(self.nothing()).add(&entry.plan);
+            let place = self.place(entry.rank, flow.job);
+            by_place.entry(place).or_insert(self.nothing()).add(&entry.plan);
         }
         assert_eq!(self.planned, planned, "what is planned is the sum of all entries");
-        for (rank, sum) in &self.by_rank {
-            let of_rank = by_rank.remove(rank).unwrap_or(self.nothing());
-            assert_eq!(*sum, of_rank, "what is planned at {rank:?} is the sum of its entries");
+        for (place, sum) in &self.by_place {
+            let of_place = by_place.remove(place).unwrap_or(self.nothing());
+            assert_eq!(*sum, of_place, "what is planned at {place:?} is the sum of its entries");
         }
-        assert!(by_rank.is_empty(), "every rank with entries has a sum");
+        assert!(by_place.is_empty(), "every place with entries has a sum");
     }
 }
 

@@ -21,6 +21,13 @@ impl Rank {
         Rank((octave * 4) as u8 + quarter as u8)
     }
 
+    /// Class of a job in its turn: one for each octave of slots that it has left, from 1, the most urgent, to 6.
+    // spec: C-16
+    pub fn class(self, slot_bytes: u64) -> u8 {
+        let halves = [1, 2, 4, 8, 16].map(|halves| slot_bytes.saturating_mul(halves) / 2);
+        1 + halves.iter().filter(|&&most| self >= Rank::of_left(most)).count() as u8
+    }
+
     /// The rank of somebody who has begun to send and has so many bytes left.
     pub fn in_turn(bytes: u64) -> Rank {
         Rank::of_left(bytes / 8)
@@ -54,5 +61,16 @@ mod tests {
         assert_eq!(ranks, [0, 0, 4, 8, 9, 10, 11, 12, 12, 13, 160, 255]);
         assert_eq!(Rank::of_left(u64::MAX), Rank::LAST);
         assert!((0..10_000).is_sorted_by_key(Rank::of_left));
+    }
+
+    // spec: C-16 machine
+    #[test]
+    fn a_class_is_an_octave_of_slots() {
+        let slot = 1 << 20;
+        let class = |quarters: u64| Rank::of_left(slot * quarters / 4).class(slot);
+        let classes = [0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 1_000].map(class);
+        assert_eq!(classes, [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+        assert_eq!(Rank::LAST.class(slot), 6);
+        assert!((0..10_000).is_sorted_by_key(|left| Rank::of_left(left * 999).class(75_000)));
     }
 }

@@ -21,6 +21,13 @@ pub struct Settings {
     /// planned, and a rest that found no place would wait behind all that others have planned; what is not
     /// needed is given back.
     pub spare_per_mille: u32,
+    /// Effect of a plan on packets.
+    pub enforce: Enforce,
+    /// Bytes that a plan covers. The published rule plans an iteration as soon as its first bytes are ready.
+    pub covers: Covers,
+    /// True if a flow that used less than half of its plan for a slot, and did not rest, gives up half of what it
+    /// has in the next one until its host decides again. As published it keeps all.
+    pub reclaims_unused: bool,
     /// Whether what a link has for scheduled flows is concluded from what they got. Where it is not, that is
     /// its whole capacity: to share it with traffic that nobody schedules, which comes and goes within
     /// slots, is left to the flows' congestion control.
@@ -36,6 +43,27 @@ pub struct Settings {
     pub probe_packets: u32,
 }
 
+/// Effect of a plan on packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Enforce {
+    /// It limits rates, as published: what was not granted waits.
+    Rate,
+    /// It is a budget of urgent bytes: what was not granted leaves in the last class. Jobs are in one order at all hosts
+    /// and links: by what they have left, and of equals the one of the lower name first.
+    // spec: C-16
+    Class,
+}
+
+/// Bytes that a plan covers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Covers {
+    /// All that is left of an iteration, as published.
+    Iteration,
+    /// Bytes that are ready, and those that became ready as early in the iteration before: a slot that is reserved
+    /// for bytes that do not exist is lost.
+    Ready,
+}
+
 impl Default for Settings {
     // spec: C-07
     fn default() -> Settings {
@@ -44,6 +72,9 @@ impl Default for Settings {
             horizon_slots: 10,
             price_per_mille: 1_000,
             spare_per_mille: 62,
+            enforce: Enforce::Rate,
+            covers: Covers::Iteration,
+            reclaims_unused: false,
             estimates_links: true,
             stale_after_slots: 3,
             decide_after: Span::from_ms(1),

@@ -41,6 +41,36 @@ pub(crate) struct PacingTable {
     pub(crate) slots: Option<usize>,
     /// What a full slot of one's own costs where the path is full already, in slots.
     pub(crate) price: Option<f64>,
+    /// Classes where ports have priorities, rates elsewhere.
+    pub(crate) enforce: Option<EnforceWord>,
+    pub(crate) plans: PlansWord,
+    pub(crate) unused: UnusedWord,
+}
+
+/// Effect of plans on packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EnforceWord {
+    Class,
+    Rate,
+}
+
+/// Bytes that plans cover.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PlansWord {
+    #[default]
+    Ready,
+    Iteration,
+}
+
+/// Fate of a slot whose flow used less than half of the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum UnusedWord {
+    #[default]
+    Halved,
+    Kept,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -90,6 +120,8 @@ pub(crate) struct SwitchTable {
     pub(crate) trim_above: Option<Bytes>,
     /// With fair queues: of ordinary traffic and of training.
     pub(crate) class_weights: Option<[u32; 2]>,
+    /// With strict and fair queues: of the link, what the last priority has while others are waiting.
+    pub(crate) last_share: Option<f64>,
     pub(crate) routing: Spread,
 }
 

@@ -9,7 +9,7 @@ mod topology;
 mod transport;
 
 pub(crate) use aggregation::{Aggregation, aggregation};
-pub(crate) use pacing::{pacing, ways};
+pub(crate) use pacing::{has_job_classes, pacing, ways, with_job_classes};
 pub(crate) use priorities::{Learning, Priorities, priorities};
 pub(crate) use topology::topology;
 pub(crate) use transport::{

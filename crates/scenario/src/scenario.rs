@@ -45,6 +45,7 @@ impl Scenario {
     }
 
     fn check(file: File, load: Load<'_>) -> Result<Scenario, Mistake> {
+        let file = plan::with_job_classes(file);
         let (topology, node_names) = plan::topology(&file.topology).under("topology")?;
         let fabric = plan::fabric(&file, &topology)?;
         let transport = plan::transport(&file.transport).under("transport")?;
@@ -55,7 +56,7 @@ impl Scenario {
         let mut protocol = protocol.under("transport")?;
         let aggregation = plan::aggregation(&file.aggregation).under("aggregation")?;
         let aggregation = aggregation.on_path(plan::longest_round_trip(&transport, &topology));
-        let pacing = file.pacing.map(plan::pacing).transpose().under("pacing")?;
+        let pacing = plan::pacing(&file).under("pacing")?;
         if file.traffic.is_empty() {
             return Err(Mistake::at("traffic", "nobody sends: add a [[traffic]] table"));
         }

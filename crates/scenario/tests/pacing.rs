@@ -153,3 +153,110 @@ fn what_cannot_be_is_refused() {
     assert!(refused("[pacing]\nprice = -1.0").contains("pacing.price: -1 is no price"));
     assert!(refused("[pacing]\nsolt = \"1ms\"").contains("solt"));
 }
+
+/// Plans are budgets of urgent bytes.
+const CLASSES: &str = "[pacing]\nslot = \"1ms\"\nenforce = \"class\"";
+
+/// The same text with priorities in all ports.
+fn with_priorities(text: &str) -> String {
+    text.replace("[switch]", "[switch]\nqueues = \"strict\"")
+}
+
+// spec: C-16, C-17 simulator
+#[test]
+fn jobs_whose_packets_have_classes_take_turns() {
+    // The best that turns could give is 18 of 24 ms; with a server, 36 of 48, of which classes give next to nothing.
+    for (collective, most) in [("ring", 0.8), ("server", 1.02), ("aggregate", 1.02)] {
+        let free = mean_ms(&run(&text(collective, "", ""), 1));
+        let outcome = run(&with_priorities(&text(collective, CLASSES, "")), 1);
+        let part = mean_ms(&outcome) / free;
+        assert!((0.74..most).contains(&part), "{collective}: {part}");
+    }
+}
+
+// spec: C-16 simulator
+#[test]
+fn a_job_by_itself_has_an_idle_link_whatever_is_planned() {
+    for collective in ["ring", "server", "aggregate"] {
+        for (faults, most) in [("", 1.03), (LOSS, 1.08)] {
+            let alone = |pacing| {
+                let text = with_priorities(&text(collective, pacing, ""));
+                let second = text.rfind("[[traffic]]").unwrap();
+                mean_ms(&run(&(text[..second].to_owned() + faults), 1))
+            };
+            let part = alone(CLASSES) / alone("");
+            assert!((0.97..most).contains(&part), "{collective}, {faults}: {part}");
+        }
+    }
+}
+
+/// Eight trainings whose sizes differ by two each, on one link that has three quarters of what they want.
+fn eight_jobs(switch: &str, pacing: &str) -> Outcome {
+    let mut text = format!(
+        r#"
+title = "eight jobs"
+[topology.one-switch]
+hosts = 2
+host-cable = {{ rate = "10Gbps", delay = "1us" }}
+[switch]
+port-buffer = "1MB"
+ecn-threshold = "97.5KB"
+{switch}
+{pacing}
+"#
+    );
+    for job in 0..8_u64 {
+        let send_us = 100 << job;
+        text += &format!(
+            r#"
+[[traffic]]
+[traffic.training]
+json = "{job}"
+collective = "ring"
+workers = [0, 1]
+iterations = 100
+forward = "{send_us}us"
+backward = "{}us"
+chunk = "500KB"
+"#,
+            4 * send_us
+        );
+    }
+    let load = |name: &str| {
+        let values = 31_250 << name.parse::<u64>().map_err(|error| error.to_string())?;
+        Ok(MODEL.replace("2625000", &values.to_string()))
+    };
+    let scenario = Scenario::parse("test.toml", &text, &load).unwrap_or_else(|e| panic!("{e}"));
+    let outcome = scenario.run_bare(1).finish();
+    assert_eq!((outcome.check.clone(), outcome.ending), (Ok(()), Ending::Complete), "{text}");
+    outcome
+}
+
+// spec: C-16 simulator
+#[test]
+fn nobody_starves_among_jobs_of_very_different_size() {
+    let longest = |outcome: &Outcome| {
+        let all = outcome.jobs.iter().flat_map(|job| &job.iterations);
+        all.max().unwrap().as_s_f64() * 1e3
+    };
+    let fair = longest(&eight_jobs("", ""));
+    let pacing = "[pacing]\nslot = \"2ms\"";
+    let classes = longest(&eight_jobs("queues = \"strict\"", pacing));
+    assert!(classes < 2.0 * fair, "{classes} ms, and {fair} ms in fair shares");
+}
+
+// spec: C-16 simulator
+#[test]
+fn classes_need_ports_with_priorities() {
+    let refused = |text: &str| {
+        let load = |_: &str| Ok(MODEL.to_owned());
+        Scenario::parse("test.toml", text, &load).unwrap_err().to_string()
+    };
+    let fifo = refused(&text("ring", CLASSES, ""));
+    assert!(fifo.contains("pacing.enforce: ports with one queue know no classes"), "{fifo}");
+    let share = text("ring", "", "").replace("[switch]", "[switch]\nlast-share = 0.1");
+    assert!(refused(&share).contains("have a last priority"), "{}", refused(&share));
+    let share =
+        with_priorities(&text("ring", "", "")).replace("queues", "last-share = 2.0\nqueues");
+    assert!(refused(&share).contains("is no share of the last priority"), "{}", refused(&share));
+}

@@ -7,6 +7,7 @@ use thalweg_collective::{Event as SumEvent, SubmitError, SumCall, mesh};
 use thalweg_core::{
     Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict,
 };
+use thalweg_transport::JobClass;
 use thalweg_transport::path::{PathProber, PathReport};
 use thalweg_values::Tensor;
 use thalweg_wire::{Kind, Prefix, PrefixError, peek};
@@ -52,6 +53,8 @@ struct Jobs<J> {
     turn: Turn,
     /// What it may still send before it is the next one's turn.
     left_bytes: u32,
+    /// Bytes that jobs out of their turn may send although others could, times [`LAST_PART`].
+    owed_bytes: u64,
     events: VecDeque<Event>,
     /// Who says when participants send; `None` where nobody does.
     pacing: Option<Pacing>,
@@ -247,8 +250,15 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
         if let Some(paths) = &mut jobs.paths {
             paths.poll_transmit(outbox);
         }
+        // Who has turns by class is asked first, then everybody: no link is idle while anybody could send.
         let mut idle = 0;
-        while idle < jobs.turns() && outbox.room() > 0 {
+        let rounds = if jobs.has_classes() { 2 } else { 1 };
+        while idle < rounds * jobs.turns() && outbox.room() > 0 {
+            if idle < jobs.turns() && rounds > 1 && !jobs.may_send(now) {
+                idle += 1;
+                jobs.pass_turn();
+                continue;
+            }
             let mut turn = TurnOutbox::new(outbox, jobs.left_bytes);
             match jobs.turn {
                 Turn::Flows => flows.poll_transmit(now, &mut turn),
@@ -260,8 +270,7 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
             jobs.left_bytes = left_bytes;
             // Who only found no more room goes on when there is some.
             if outbox.room() > 0 || left_bytes == 0 {
-                jobs.turn = jobs.turn.next(jobs.participants.len());
-                jobs.left_bytes = TurnOutbox::BYTES;
+                jobs.pass_turn();
             }
         }
     }
@@ -301,6 +310,13 @@ impl<T: Transport> Host<T, Participant> {
     }
 }
 
+/// Of what jobs in their turn send, the part that the others of a host may send meanwhile: with theirs a twentieth.
+const LAST_PART: u64 = 19;
+/// Bytes that jobs out of their turn are owed before they send: a packet.
+const OWED_TURN: u64 = 1_500 * LAST_PART;
+/// The most that they are owed.
+const OWED_MAX: u64 = 2 * OWED_TURN;
+
 /// The part of a host that a packet is for.
 enum Recipient {
     Flows,
@@ -319,6 +335,7 @@ impl<J: JobMachine> Jobs<J> {
             participants: Vec::new(),
             turn: Turn::Flows,
             left_bytes: TurnOutbox::BYTES,
+            owed_bytes: 0,
             events: VecDeque::new(),
             pacing: None,
             paths: None,
@@ -343,11 +360,63 @@ impl<J: JobMachine> Jobs<J> {
 
     /// Has a participant send, through its gate if it has one.
     fn transmit(&mut self, place: usize, now: Time, turn: &mut TurnOutbox<'_>) {
+        self.classify(place, now);
         let (job, participant) = &mut self.participants[place];
         let Some(pacing) = &mut self.pacing else { return participant.poll_transmit(now, turn) };
         let Some(gate) = pacing.gate(*job) else { return participant.poll_transmit(now, turn) };
+        let before = turn.left_bytes();
         participant.poll_transmit(now, &mut Gated::new(turn, gate, now));
-        pacing.settle(*job);
+        let sent = u64::from(before - turn.left_bytes());
+        match pacing.class(now, *job) {
+            Some(JobClass::OutOfTurn { .. }) => {
+                self.owed_bytes = self.owed_bytes.saturating_sub(sent * LAST_PART);
+            }
+            Some(JobClass::InTurn(_)) => {
+                self.owed_bytes = (self.owed_bytes + sent).min(OWED_MAX);
+            }
+            None => {}
+        }
+        self.pacing.iter_mut().for_each(|pacing| pacing.settle(*job));
+    }
+
+    /// Gives a participant the class that its job has now.
+    fn classify(&mut self, place: usize, now: Time) {
+        let (job, participant) = &mut self.participants[place];
+        if let Some(class) = self.pacing.as_mut().and_then(|pacing| pacing.new_class(now, *job)) {
+            participant.set_class(now, class);
+        }
+    }
+
+    /// Gives all participants their classes.
+    fn classify_all(&mut self, now: Time) {
+        if self.has_classes() {
+            (0..self.participants.len()).for_each(|place| self.classify(place, now));
+        }
+    }
+
+    /// Returns whether jobs have classes.
+    fn has_classes(&self) -> bool {
+        self.pacing.as_ref().is_some_and(Pacing::has_classes)
+    }
+
+    // spec: C-16
+    /// Returns whether nobody with a more urgent class has something to send, or the job whose turn it is, out of its
+    /// turn on the network, is owed its part of the link.
+    fn may_send(&self, now: Time) -> bool {
+        let Turn::Participant(place) = self.turn else { return true };
+        let class = |job| self.pacing.as_ref().and_then(|pacing| pacing.class(now, job));
+        let Some(own) = class(self.participants[place].0) else { return true };
+        let is_before = |(job, participant): &(JobId, J)| {
+            let is_urgent = |class: JobClass| class.dscp().priority() < own.dscp().priority();
+            class(*job).is_some_and(is_urgent) && participant.has_backlog()
+        };
+        let is_owed = !own.is_in_turn() && self.owed_bytes >= OWED_TURN;
+        is_owed || !self.participants.iter().any(is_before)
+    }
+
+    fn pass_turn(&mut self) {
+        self.turn = self.turn.next(self.participants.len());
+        self.left_bytes = TurnOutbox::BYTES;
     }
 
     /// Finds whom a packet is for. Packets of a transport are the participant's if its job has one.
@@ -375,6 +444,7 @@ impl<J: JobMachine> Jobs<J> {
             pacing.rest(prefix.job, self.participants[place].1.is_resting());
         }
         pacing.handle_checked(now, prefix, packet);
+        self.classify_all(now);
     }
 
     /// Answers the probe of a path in its place, or takes in an answer. Returns true if the packet must be sent.
@@ -410,6 +480,7 @@ impl<J: JobMachine> Jobs<J> {
             }
             pacing.handle_timeout(now);
         }
+        self.classify_all(now);
         self.collect_all();
     }
 

@@ -11,11 +11,13 @@
 mod host;
 mod pacing;
 mod participant;
+mod policy;
 mod tagging;
 mod turn;
 
 pub use host::{Event, Host, HostError, TrainingHost, Transport};
 pub use pacing::{Ledger, LedgerStats, PacedFlow, PacedJob, Pacing, PacingStats, Way};
 pub use participant::{JobEvent, JobMachine, Participant};
+pub use policy::{Packets, Policy, TURN_CLASSES};
 pub use tagging::{Known, Scheme, Tagging};
 pub use thalweg_collective::Event as SumEvent;

@@ -4,6 +4,7 @@
 //! Every job of a host has one gate, which opens as fast as the job's flows may send together. Packets of a
 //! job leave for its destinations in turn, so they are counted in turn.
 
+mod budget;
 mod gate;
 mod ledger;
 mod post;
@@ -13,13 +14,15 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{Body, Bytes, Check, JobId, NodeId, Outbox, Packet, Rate, Rng, Time};
 use thalweg_pace::host::{Event, HostError, Usage};
-use thalweg_pace::{FlowId, Host as Scheduler, Refusal, Relation, Settings, Slot};
+use thalweg_pace::{Enforce, FlowId, Host as Scheduler, Refusal, Relation, Settings, Slot};
+use thalweg_transport::JobClass;
 use thalweg_wire::Prefix;
 use thalweg_wire::pace::{Direction, Word};
 
 pub(crate) use gate::Gated;
 pub use ledger::{Ledger, LedgerStats, Way};
 
+use crate::policy::{Packets, Policy, TURN_CLASSES};
 use gate::{Gate, Passed};
 use post::{Heard, Onward, Post};
 
@@ -104,9 +107,17 @@ pub struct Pacing {
     now: Time,
     /// The last one that was begun.
     slot: Slot,
+    /// Bytes of a slot on the host's own link.
+    slot_bytes: u64,
 }
 
 struct Job {
+    /// The class in its turn.
+    class: u8,
+    /// True if its iteration has begun since it got the class.
+    is_new: bool,
+    /// The class that its packets have got.
+    given: Option<JobClass>,
     round: u64,
     handed_over: u64,
     summed: u64,
@@ -148,6 +159,7 @@ impl Pacing {
             stats: PacingStats::default(),
             now: Time::ZERO,
             slot: Slot(0),
+            slot_bytes: settings.bytes_a_slot(uplink),
         })
     }
 
@@ -165,6 +177,9 @@ impl Pacing {
             }
         }
         let job = Job {
+            class: TURN_CLASSES,
+            is_new: true,
+            given: None,
             round: paced.round.as_u64(),
             handed_over: 0,
             summed: 0,
@@ -173,7 +188,7 @@ impl Pacing {
             is_resting: true,
             flows,
             turn: 0,
-            gate: Gate::new(paced, self.settings.slot),
+            gate: Gate::new(paced, self.settings.slot, self.settings.enforce),
         };
         self.jobs.insert(id, job);
     }
@@ -212,6 +227,7 @@ impl Pacing {
             let share = Bytes::new(u64::try_from(share).unwrap_or(u64::MAX));
             self.scheduler.ready(now, flow.id, share).expect("the flow was added");
         }
+        self.classify(false);
         self.pump();
     }
 
@@ -235,6 +251,48 @@ impl Pacing {
     /// The gate of a job, if it is paced.
     pub(crate) fn gate(&mut self, job: JobId) -> Option<&mut Gate> {
         self.jobs.get_mut(&job).map(|job| &mut job.gate)
+    }
+
+    /// True if jobs have classes.
+    pub(crate) fn has_classes(&self) -> bool {
+        self.settings.enforce == Enforce::Class
+    }
+
+    // spec: C-16
+    /// The class of a job's packets. `None` where plans limit rates, or nobody paces the job.
+    pub(crate) fn class(&self, now: Time, id: JobId) -> Option<JobClass> {
+        if !self.has_classes() {
+            return None;
+        }
+        let job = self.jobs.get(&id)?;
+        let turn = job.gate.is_in_turn(now).then_some(job.class);
+        let policy = Policy { job_classes: true };
+        let dscp = policy.dscp(Packets::Values { turn, layer: None });
+        Some(match turn {
+            Some(_) => JobClass::InTurn(dscp),
+            None => JobClass::OutOfTurn { dscp, patience: self.settings.slot },
+        })
+    }
+
+    /// The class of a job's packets, if they have not got it yet.
+    pub(crate) fn new_class(&mut self, now: Time, id: JobId) -> Option<JobClass> {
+        let class = self.class(now, id)?;
+        let job = self.jobs.get_mut(&id)?;
+        (job.given.replace(class) != Some(class)).then_some(class)
+    }
+
+    // spec: C-16
+    /// Gives every job the class of what it has left: a newcomer at once. Others become less urgent at once, and more urgent when a slot begins:
+    /// a class that rose with every packet would have packets overtake those before them.
+    fn classify(&mut self, begins_slot: bool) {
+        for (id, job) in &mut self.jobs {
+            let class = self.scheduler.rank(*id).class(self.slot_bytes);
+            let enters = job.is_new && self.scheduler.is_busy(*id);
+            if enters || begins_slot || class > job.class {
+                job.class = class;
+            }
+            job.is_new &= !enters;
+        }
     }
 
     // spec: C-13
@@ -277,6 +335,7 @@ impl Pacing {
                 self.begin_until(now, word.job, word.iteration);
                 let progress = words::progress(&word);
                 self.scheduler.handle_progress(now, progress);
+                self.scheduler.handle_rank(word.job, said.rank);
                 self.heard.note(progress);
                 self.post.answer(packet.meta.src, word, said);
             }
@@ -294,6 +353,7 @@ impl Pacing {
         for &progress in &said.others {
             self.scheduler.handle_progress(now, progress);
         }
+        self.scheduler.handle_rank(word.job, said.rank);
         if Slot(word.slot) != self.settings.slot_at(now) {
             return;
         }
@@ -324,12 +384,14 @@ impl Pacing {
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.now = now;
+        let begins_slot = self.ends_slot(now);
         self.slot = self.slot.max(self.settings.slot_at(now));
         self.jobs.values_mut().for_each(|job| job.gate.handle_timeout(now));
         if self.scheduler.poll_timeout() <= now {
             self.scheduler.handle_timeout(now);
             self.pump();
         }
+        self.classify(begins_slot);
     }
 
     pub(crate) fn poll_timeout(&self) -> Time {
@@ -369,6 +431,9 @@ impl Pacing {
             scheduler.begin_iteration(id).expect("the job was added");
         }
         job.iteration = iteration;
+        job.is_new = true;
+        let next_slot = self.settings.slot_at(now).after(2);
+        job.gate.budget.enter(self.slot_bytes, self.settings.start_of(next_slot));
         for (flow, owed) in job.flows.iter().zip(owed) {
             let volume = Bytes::new(flow.volume);
             let mut begin = || {
@@ -381,6 +446,7 @@ impl Pacing {
             };
             begin().expect("the flow was added");
         }
+        self.classify(false);
     }
 
     /// Does what the scheduler wants done.

@@ -3,6 +3,7 @@
 use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
 use thalweg_collective::{Event as SumEvent, SubmitError, SumCall, mesh, ring, server};
 use thalweg_core::{Check, Operation, Packet, Reports, Time, machine_of_variants};
+use thalweg_transport::JobClass;
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::LossShare;
@@ -17,6 +18,10 @@ pub trait JobMachine: Reports<Event = JobEvent> + Check {
 
     /// Takes in a packet whose prefix the host has read.
     fn handle_checked(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>);
+
+    /// Has its packets travel in a class from now on. Published designs that know no classes keep theirs.
+    // spec: C-16
+    fn set_class(&mut self, _now: Time, _class: JobClass) {}
 
     /// Returns true if it has nothing to send and nothing in flight.
     fn is_resting(&self) -> bool {
@@ -79,6 +84,15 @@ impl JobMachine for Participant {
             Participant::Ring(ring) => ring.outgoing(),
             Participant::Mesh(mesh) => mesh.outgoing(),
             Participant::Aggregate(_) => 0,
+        }
+    }
+
+    fn set_class(&mut self, now: Time, class: JobClass) {
+        match self {
+            Participant::Aggregate(worker) => worker.set_class(class.dscp()),
+            Participant::Server(node) => node.set_class(now, class),
+            Participant::Ring(ring) => ring.set_class(now, class),
+            Participant::Mesh(mesh) => mesh.set_class(now, class),
         }
     }
 

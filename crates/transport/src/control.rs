@@ -70,6 +70,14 @@ pub trait Controller: fmt::Debug {
         true
     }
 
+    /// From now on packets leave in the last class: what they meet says nothing about more urgent ones.
+    // spec: C-16
+    fn demote(&mut self) {}
+
+    /// From now on packets leave in a more urgent class again. Forgets the caution that was learned in the last one.
+    // spec: C-16
+    fn promote(&mut self) {}
+
     /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.
     fn restart(&mut self);
 
@@ -380,6 +388,16 @@ macro_rules! enums {
             #[inline]
             fn frees_lost_packets(&self) -> bool {
                 match &self.running { $(Running::$Name(control) => control.frees_lost_packets(),)* }
+            }
+
+            fn demote(&mut self) {
+                match &mut self.running { $(Running::$Name(control) => control.demote(),)* }
+                self.window = self.running.window();
+            }
+
+            fn promote(&mut self) {
+                match &mut self.running { $(Running::$Name(control) => control.promote(),)* }
+                self.window = self.running.window();
             }
 
             fn restart(&mut self) {

@@ -15,6 +15,7 @@ pub mod control;
 pub mod credentials;
 pub mod endpoint;
 pub mod envelope;
+pub mod job_class;
 pub mod messages;
 pub mod path;
 pub mod recovery;
@@ -26,6 +27,7 @@ pub use control::{
 pub use credentials::Credentials;
 pub use endpoint::{Arrival, Dropped, Endpoint, Inbox, Protocol};
 pub use envelope::Envelope;
+pub use job_class::{JobClass, PACKETS_OUT_OF_TURN};
 pub use messages::{MessageConfig, MessageConfigError, Replies};
 pub use recovery::{
     Backoff, DepartureClock, LossDetector, LossThreshold, RtoLimits, RttEstimator, Transmission,

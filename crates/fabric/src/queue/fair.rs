@@ -34,6 +34,14 @@ impl Fair {
         }
     }
 
+    /// The same port, where the last priority of training has this share of what training has, in thousandths, while
+    /// others of training are waiting.
+    #[must_use]
+    pub fn with_last_share(self, per_mille: u32) -> Fair {
+        let [ordinary, training] = self.classes;
+        Fair { classes: [ordinary, training.with_last_share(per_mille)], ..self }
+    }
+
     /// The part of a limit that is for one class.
     fn share(&self, class: usize, limit_bytes: u64) -> u64 {
         let weights: u64 = self.weights.iter().map(|&weight| u64::from(weight)).sum();

@@ -1,9 +1,12 @@
 //! Eight queues, the most urgent first.
 
-use thalweg_core::{Meta, PRIORITIES};
+use thalweg_core::{LAST_PRIORITY, Meta, PRIORITIES};
 
 use super::{Admission, Lane, Marking, Queue, Waiting};
 use crate::pool::PacketRef;
+
+/// The last of the queues.
+const LAST: usize = LAST_PRIORITY as usize;
 
 /// Strict priorities by the packet's class, in one buffer.
 #[derive(Debug)]
@@ -15,6 +18,19 @@ pub struct Strict {
     marking: StrictMarking,
     /// The most that one queue may hold, however much room the port has.
     queue_limit_bytes: u64,
+    last: LastShare,
+}
+
+/// Share of the link that the last priority has while more urgent ones are waiting.
+///
+/// Without one it could starve: who waits in the last priority because it is another's turn must at least go on
+/// answering.
+// spec: C-16
+#[derive(Clone, Copy, Debug, Default)]
+struct LastShare {
+    per_mille: u64,
+    /// Bytes that the others have sent since it had its share, times that share.
+    owed: u64,
 }
 
 /// What the marking threshold of strict priorities is compared with.
@@ -29,13 +45,60 @@ pub enum StrictMarking {
 impl Strict {
     /// Empty queues that mark in this way, none of which ever holds more than `queue_limit_bytes`.
     pub fn new(marking: StrictMarking, queue_limit_bytes: u64) -> Strict {
-        Strict { queues: Default::default(), occupied: 0, bytes: 0, marking, queue_limit_bytes }
+        let last = LastShare::default();
+        Strict {
+            queues: Default::default(),
+            occupied: 0,
+            bytes: 0,
+            marking,
+            queue_limit_bytes,
+            last,
+        }
+    }
+
+    /// The same queues, of which the last has this share of the link, in thousandths, while others are waiting.
+    #[must_use]
+    pub fn with_last_share(self, per_mille: u32) -> Strict {
+        let per_mille = u64::from(per_mille.min(LastShare::WHOLE as u32 - 1));
+        Strict { last: LastShare { per_mille, owed: 0 }, ..self }
+    }
+
+    /// The priority of the next packet to leave.
+    #[inline]
+    fn next_class(&self) -> usize {
+        if self.last.per_mille > 0
+            && let Some(next) = self.queues[LAST].waiting.front()
+            && self.last.is_due(next.bytes)
+        {
+            return LAST;
+        }
+        self.occupied.trailing_zeros() as usize
     }
 
     /// The size of the next packet to leave.
     pub(super) fn next_bytes(&self) -> Option<u32> {
-        let queue = self.queues.get(self.occupied.trailing_zeros() as usize)?;
+        let queue = self.queues.get(self.next_class())?;
         queue.waiting.front().map(|next| next.bytes)
+    }
+}
+
+impl LastShare {
+    /// A whole link.
+    const WHOLE: u64 = 1_000;
+
+    /// True if the last priority may send a packet although others are waiting.
+    fn is_due(&self, bytes: u32) -> bool {
+        self.owed >= u64::from(bytes) * (LastShare::WHOLE - self.per_mille)
+    }
+
+    fn on_departure(&mut self, is_last: bool, is_waiting: bool, bytes: u32) {
+        let bytes = u64::from(bytes);
+        self.owed = match (is_last, is_waiting) {
+            // Who has nothing to send saves nothing up.
+            (_, false) => 0,
+            (true, true) => self.owed.saturating_sub(bytes * (LastShare::WHOLE - self.per_mille)),
+            (false, true) => self.owed + bytes * self.per_mille,
+        };
     }
 }
 
@@ -63,9 +126,14 @@ impl Queue for Strict {
     }
 
     fn dequeue(&mut self) -> Option<(PacketRef, u32)> {
-        let class = self.occupied.trailing_zeros() as usize;
+        let class = self.next_class();
         let queue = self.queues.get_mut(class)?;
         let (packet, bytes) = queue.pop_front()?;
+        if self.last.per_mille > 0 {
+            let is_waiting = !self.queues[LAST].waiting.is_empty();
+            self.last.on_departure(class == LAST, is_waiting, bytes);
+        }
+        let queue = &self.queues[class];
         if queue.waiting.is_empty() {
             self.occupied &= !(1 << class);
         }

@@ -192,12 +192,14 @@ proptest! {
             Discipline::Fifo(Marking::NONE),
             Discipline::strict_per_port(Marking::NONE),
             Discipline::Strict {
+                last_per_mille: 0,
                 marking: StrictMarking::PerPort(Marking::NONE),
                 queue_bytes: 4_000,
             },
             Discipline::Trimming(TrimmingSpec { data_bytes: 2_000, ..TrimmingSpec::default() }),
             Discipline::Urgency,
             Discipline::Fair {
+                last_per_mille: 0,
                 weights: [1, 2],
                 markings: [StrictMarking::PerPort(Marking::NONE); 2],
             },
@@ -205,4 +207,40 @@ proptest! {
             keeps_the_books(&mut *discipline.queue(&coin), &steps, limit);
         }
     }
+}
+
+// spec: C-16 simulator
+#[test]
+fn the_last_priority_has_its_share_and_no_more() {
+    let mut pool = Pool::default();
+    let unmarked = StrictMarking::PerPort(Marking::NONE);
+    for (per_mille, expected) in [(0, 0), (50, 50), (250, 250)] {
+        let mut queue = Strict::new(unmarked, u64::MAX).with_last_share(per_mille);
+        let mut fill = |queue: &mut Strict, priority| {
+            let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
+            assert_eq!(queue.enqueue(packet, &mut meta, u64::MAX), Admission::Queued);
+            packet
+        };
+        let low: Vec<PacketRef> = (0..1_000).map(|_| fill(&mut queue, 7)).collect();
+        let mut left = 0;
+        for _ in 0..1_000 {
+            fill(&mut queue, 3);
+            let next_bytes = queue.next_bytes();
+            let (packet, bytes) = queue.dequeue().expect("packets wait");
+            assert_eq!(next_bytes, Some(bytes));
+            left += usize::from(low.contains(&packet));
+        }
+        assert!(left.abs_diff(expected) <= 1, "{left} of 1,000 at {per_mille}");
+    }
+    // Nothing is saved up while nobody waits there.
+    let mut queue = Strict::new(unmarked, u64::MAX).with_last_share(50);
+    let mut fill = |queue: &mut Strict, priority| {
+        let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
+        queue.enqueue(packet, &mut meta, u64::MAX);
+        packet
+    };
+    (0..1_000).for_each(|_| assert!([fill(&mut queue, 0)].contains(&queue.dequeue().unwrap().0)));
+    fill(&mut queue, 7);
+    let urgent = fill(&mut queue, 0);
+    assert_eq!(queue.dequeue(), Some((urgent, 100)));
 }

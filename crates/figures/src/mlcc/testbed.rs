@@ -65,7 +65,11 @@ impl Testbed<'_> {
         };
         let pacing = choices.pacing.map_or(String::new(), |pacing| {
             let slot_us = pacing.slot_ms * 1e3 / self.divisor;
-            format!("[pacing]\nslot = \"{slot_us}us\"\nslots = {}\n", pacing.slots)
+            // The published rules.
+            format!(
+                "[pacing]\nslot = \"{slot_us}us\"\nslots = {}\nenforce = \"rate\"\nplans = \"iteration\"\nunused = \"kept\"\n",
+                pacing.slots
+            )
         });
         format!(
             "title = \"the testbed\"\n[topology.one-switch]\nhosts = {}\n\

@@ -5,6 +5,7 @@ use thalweg_core::{Bytes, Rate, Time};
 use super::Events;
 use super::event::Event;
 use super::flow::Flow;
+use super::plannable::Plannable;
 use super::uplink::Uplink;
 use crate::adjust::{Limits, raised};
 use crate::ahead::{Ahead, HORIZON_MAX, Slot};
@@ -12,7 +13,7 @@ use crate::divide::{Divisor, Fraction};
 use crate::load::FlowId;
 use crate::path::Feedback;
 use crate::schedule::Planner;
-use crate::settings::Settings;
+use crate::settings::{Covers, Settings};
 
 /// What decisions share: the host's own link, the current slot, and what they lead to.
 #[derive(Debug)]
@@ -80,10 +81,15 @@ impl Desk {
     }
 
     /// Until the host decides, a flow does what was planned before, as far as the flows it depends on
-    /// are known to have come.
-    pub(super) fn go_on(&mut self, flow: &mut Flow) {
+    /// are known to have come and as its bytes are ready; or half of that, if it did not use the slot before.
+    pub(super) fn go_on(&mut self, flow: &mut Flow, loses: bool) {
         let before = flow.plan;
-        if self.slow(flow) {
+        // spec: C-17
+        if loses {
+            flow.plan.volumes_mut()[0] /= 2;
+        }
+        self.plannable(flow).keep(0, &before, &mut flow.plan);
+        if self.slow(flow) || flow.plan != before {
             // Who waits for others must not keep from sending whom those wait for.
             self.publish(flow, &before);
         }
@@ -132,23 +138,50 @@ impl Desk {
         usable.free.volumes_mut()[0] = usable_now(left, free, flow);
         // Others may rely on what was said before in this slot: it is kept, and its rate with it.
         let is_repeated = flow.decided_in == Some(self.slot);
-        let said = if is_repeated { flow.left_in(self.slot) } else { 0 };
+        let said = if is_repeated { flow.certain_in(self.slot) } else { 0 };
         let said = said.min(free.saturating_sub(flow.sent_in_slot));
         let said_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
         let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
+        let plannable = self.plannable(flow);
         let mut planner = Planner::new(&usable, self.settings.price_per_mille);
-        planner.plan(self.with_spare(flow.remaining()), &mut flow.plan);
+        planner.plan(plannable.total_after(0), &mut flow.plan);
+        plannable.keep(0, &usable.free, &mut flow.plan);
         let planned = flow.plan.volumes()[0];
-        let now = fitted(planned, usable.free.volumes()[0], flow, said);
+        let limits = Limits {
+            own_recent: flow.recent.max(),
+            free: usable.free.volumes()[0],
+            remaining: plannable.sendable,
+        };
+        let now = fitted(planned, limits, flow, said);
         if now != planned {
             planner.close_first();
-            planner.plan(self.with_spare(flow.remaining().saturating_sub(now)), &mut flow.plan);
+            usable.free.volumes_mut()[0] = 0;
+            planner.plan(plannable.total_after(now), &mut flow.plan);
+            plannable.keep(now, &usable.free, &mut flow.plan);
         }
         planner.rates(&flow.plan, &mut flow.rate);
         flow.rate.volumes_mut()[0] = free.max(said_rate);
         // What has left in this slot is a part of it.
         flow.plan.volumes_mut()[0] = now.saturating_add(flow.sent_in_slot).min(free.max(used));
         (flow.decided_in, flow.planned_in) = (Some(self.slot), self.slot);
+        (flow.decided_ready, flow.has_unplanned) = (flow.ready, false);
+    }
+
+    // spec: C-17
+    /// The volume that a flow may plan.
+    fn plannable(&self, flow: &Flow) -> Plannable {
+        let remaining = flow.remaining();
+        let (sendable, until) = match self.settings.covers {
+            Covers::Iteration => (remaining, None),
+            Covers::Ready => {
+                let end = |at: usize| self.settings.start_of(self.slot.after(at as u64 + 1));
+                let last = self.settings.horizon_slots.clamp(1, HORIZON_MAX) - 1;
+                let sendable = |at: usize| flow.sendable_by(end(at.min(last)));
+                let until: [u64; HORIZON_MAX] = std::array::from_fn(sendable);
+                (until[0], Some(until))
+            }
+        };
+        Plannable { sendable, remaining, until, spare: self.spare }
     }
 
     // spec: C-13
@@ -200,7 +233,7 @@ impl Desk {
         let limits = Limits {
             own_recent: flow.recent.max().saturating_sub(flow.sent_in_slot),
             free: usable_now(&self.left_at(now), free, flow),
-            remaining: flow.remaining(),
+            remaining: self.plannable(flow).sendable,
         };
         let behind = flow.relation.behind(flow.sent_so_far() + left, flow.others());
         let mut moved = raised(left, behind, limits) - left;
@@ -264,11 +297,6 @@ impl Desk {
         Fraction::new(end.since(now).as_ps(), self.settings.slot.as_ps())
     }
 
-    /// What a flow plans that has so much left.
-    fn with_spare(&self, volume: u64) -> u64 {
-        volume.saturating_add(self.spare.of(volume))
-    }
-
     /// Tells everybody what was decided.
     pub(super) fn announce(&mut self, flow: &Flow) {
         self.events.push_back(Event::Publish { flow: flow.id, is_blind: flow.is_blind });
@@ -312,10 +340,9 @@ fn usable_now(left: &Fraction, free: u64, flow: &Flow) -> u64 {
 // spec: C-05, C-06
 /// What was planned for the current slot, raised or slowed as the flow's dependencies ask. What was said before
 /// is kept if they allow it.
-fn fitted(planned: u64, free: u64, flow: &Flow, said: u64) -> u64 {
+fn fitted(planned: u64, limits: Limits, flow: &Flow, said: u64) -> u64 {
     let sent = flow.sent_so_far();
     let behind = flow.relation.behind(sent + planned, flow.others());
-    let limits = Limits { own_recent: flow.recent.max(), free, remaining: flow.remaining() };
     let raised = raised(planned, behind, limits).max(said);
     raised.saturating_sub(flow.relation.ahead(sent + raised, flow.others()))
 }

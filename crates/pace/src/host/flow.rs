@@ -1,12 +1,14 @@
 //! What a host knows of its jobs and flows.
 
-use thalweg_core::{Bytes, NodeId};
+use thalweg_core::{Bytes, NodeId, Time};
 
+use super::foresight::Foresight;
 use crate::adjust::Relation;
 use crate::ahead::{Ahead, Slot};
 use crate::load::{FlowId, Refusal};
 use crate::path::{Feedback, Progress, Recent};
 use crate::rank::Rank;
+use crate::settings::Covers;
 
 /// A flow that leaves a host in every iteration of its job.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +28,37 @@ pub struct FlowSpec {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Job {
     pub(super) iteration: u64,
+    reported: Reported,
+}
+
+/// The highest rank of other hosts of a job, of this slot and of the one before: who has most left holds up all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reported {
+    slot: Slot,
+    now: Option<Rank>,
+    before: Option<Rank>,
+}
+
+impl Job {
+    /// Takes in the rank of the job at another host.
+    pub(super) fn report(&mut self, slot: Slot, rank: Rank) {
+        let reported = &mut self.reported;
+        if slot > reported.slot {
+            let before = reported.now.filter(|_| slot.since(reported.slot) == 1);
+            *reported = Reported { slot, now: None, before };
+        }
+        reported.now = reported.now.max(Some(rank));
+    }
+
+    /// The highest rank that was reported lately.
+    pub(super) fn reported(&self, slot: Slot) -> Option<Rank> {
+        let Reported { slot: last, now, before } = self.reported;
+        match slot.since(last) {
+            0 => now.max(before),
+            1 => now,
+            _ => None,
+        }
+    }
 }
 
 /// A flow and what is planned for it.
@@ -36,11 +69,13 @@ pub(super) struct Flow {
     pub(super) iteration: u64,
     pub(super) to: NodeId,
     volume: u64,
+    covers: Covers,
     /// What of that belongs to the iteration before, and leaves first.
     owed: u64,
     pub(super) relation: Relation,
     others: Vec<(FlowId, u64)>,
     pub(super) ready: u64,
+    foresight: Foresight,
     pub(super) sent: u64,
     /// Of `sent`, and of what was lost and left again, what left in the current slot.
     pub(super) sent_in_slot: u64,
@@ -55,6 +90,10 @@ pub(super) struct Flow {
     pub(super) is_blind: bool,
     /// When it was last decided upon.
     pub(super) decided_in: Option<Slot>,
+    /// Bytes that were ready then.
+    pub(super) decided_ready: u64,
+    /// True if bytes got ready that its plan does not cover.
+    pub(super) has_unplanned: bool,
     /// What the network said last.
     pub(super) feedback: Option<Feedback>,
     /// By slot, what is to be sent; in the current one, from its beginning.
@@ -66,16 +105,18 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(spec: FlowSpec, iteration: u64) -> Flow {
+    pub(super) fn new(spec: FlowSpec, iteration: u64, covers: Covers) -> Flow {
         Flow {
             id: spec.id,
             iteration,
             to: spec.to,
             volume: spec.volume.as_u64(),
+            covers,
             owed: 0,
             relation: spec.relation,
             others: spec.others.into_iter().map(|other| (other, 0)).collect(),
             ready: 0,
+            foresight: Foresight::default(),
             sent: 0,
             sent_in_slot: 0,
             is_resting: false,
@@ -83,6 +124,8 @@ impl Flow {
             recent: Recent::new(u64::MAX),
             is_blind: false,
             decided_in: None,
+            decided_ready: 0,
+            has_unplanned: false,
             feedback: None,
             plan: Ahead::empty(Slot(0), 0),
             rate: Ahead::empty(Slot(0), 0),
@@ -94,6 +137,7 @@ impl Flow {
         (self.ready, self.sent) = (0, 0);
         self.volume -= std::mem::take(&mut self.owed);
         self.decided_in = None;
+        self.foresight.begin_iteration();
         self.others.iter_mut().for_each(|(_, volume)| *volume = 0);
     }
 
@@ -114,8 +158,23 @@ impl Flow {
         self.volume - self.sent
     }
 
-    pub(super) fn ready(&mut self, bytes: u64) {
+    pub(super) fn ready(&mut self, now: Time, bytes: u64) {
         self.ready = self.ready.saturating_add(bytes).min(self.volume);
+        self.foresight.note(now, self.ready.saturating_sub(self.owed));
+    }
+
+    // spec: C-17
+    /// Bytes that it can send until a moment, as far as that is known: those that are ready or are expected to be. What
+    /// the flows allow that it depends on is known for the current slot only, and limits that alone.
+    pub(super) fn sendable_by(&self, at: Time) -> u64 {
+        let expected = self.foresight.ready_by(at).saturating_add(self.owed);
+        self.ready.max(expected).min(self.volume).saturating_sub(self.sent)
+    }
+
+    // spec: C-17
+    /// True if it used less than half of what it had planned for a slot that ends, although it had something to send.
+    pub(super) fn left_unused(&self, slot: Slot) -> bool {
+        !self.is_resting && self.sent_in_slot < self.plan.at(slot) / 2
     }
 
     pub(super) fn sent(&mut self, bytes: u64) {
@@ -204,11 +263,19 @@ impl Flow {
         self.plan.at(slot).saturating_sub(self.sent_in_slot).min(self.remaining())
     }
 
+    /// Bytes of that on which others may rely: not those that were only expected to get ready.
+    pub(super) fn certain_in(&self, slot: Slot) -> u64 {
+        match self.covers {
+            Covers::Iteration => self.left_in(slot),
+            Covers::Ready => self.left_in(slot).min(self.decided_ready.saturating_sub(self.sent)),
+        }
+    }
+
     /// What it will have sent at the end of the slot. Before the decision only what it has sent is
     /// certain, and others must be able to rely on it.
     pub(super) fn progress(&self, slot: Slot) -> Progress {
         let is_decided = self.decided_in == Some(slot);
-        let planned = if is_decided { self.left_in(slot) } else { 0 };
+        let planned = if is_decided { self.certain_in(slot) } else { 0 };
         let volume = (self.sent + planned).saturating_sub(self.owed);
         Progress { flow: self.id, iteration: self.iteration, volume }
     }

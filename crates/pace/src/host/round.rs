@@ -6,20 +6,27 @@ use std::ops::Range;
 use thalweg_core::{JobId, NodeId, Time};
 
 use super::decide::{Desk, InTheWay};
-use super::flow::Flow;
+use super::flow::{Flow, Job};
 use crate::ahead::Ahead;
 use crate::divide::Fraction;
 use crate::load::FlowId;
 use crate::rank::Rank;
+use crate::settings::Enforce;
 
 /// Decides for all flows anew, unless that was done in this slot. The job that has the least left comes
 /// first, so that hosts whose flows depend on each other let the same job go first, and it is soon out of
 /// the way; those that get less tell the links before those that get more.
-pub(super) fn decide_all(now: Time, desk: &mut Desk, flows: &mut BTreeMap<FlowId, Flow>) {
+pub(super) fn decide_all(
+    now: Time,
+    desk: &mut Desk,
+    jobs: &BTreeMap<JobId, Job>,
+    flows: &mut BTreeMap<FlowId, Flow>,
+) {
     let left = desk.left_at(now);
     let mut round = Round::open(desk);
     let mut due = round.take_up(desk, flows);
-    let turns = turns(&due);
+    let rank = |job: &[Due]| rank_in_round(desk, jobs, job);
+    let turns = turns(&due, rank);
     for turn in &turns {
         round.decide_job(&left, desk, &mut due[turn.flows()]);
     }
@@ -56,11 +63,30 @@ impl Turn {
     }
 }
 
+/// Bytes that active flows have left.
+pub(super) fn left<'a>(flows: impl Iterator<Item = &'a Flow>) -> u64 {
+    let active = flows.filter(|flow| flow.is_active());
+    active.fold(0, |left, flow| left.saturating_add(flow.remaining()))
+}
+
+/// The rank of the flows of a job: as published that of the furthest; else of all that the job has left.
+fn rank_in_round(desk: &Desk, jobs: &BTreeMap<JobId, Job>, due: &[Due]) -> Rank {
+    let furthest = || due.iter().map(|due| due.rank).min().unwrap_or(Rank::LAST);
+    match desk.settings.enforce {
+        Enforce::Rate => furthest(),
+        Enforce::Class => {
+            let own = Rank::of_left(left(due.iter().map(|due| &*due.flow)));
+            let job = due.first().and_then(|due| jobs.get(&due.flow.id.job));
+            job.and_then(|job| job.reported(desk.slot())).map_or(own, |rank| own.max(rank))
+        }
+    }
+}
+
 /// Jobs in the order of their decisions: by their ranks, and of equals the first.
-fn turns(due: &[Due]) -> Vec<Turn> {
+fn turns(due: &[Due], rank: impl Fn(&[Due]) -> Rank) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::with_capacity(due.len());
     for job in due.chunk_by(|one, next| one.flow.id.job == next.flow.id.job) {
-        let rank = job.iter().map(|due| due.rank).min().unwrap_or(Rank::LAST);
+        let rank = rank(job);
         let begin = turns.last().map_or(0, |before| before.begin + before.len);
         turns.push(Turn { rank, begin, len: job.len() as u32 });
     }

@@ -527,3 +527,69 @@ fn a_refusal_that_changes_nothing_is_not_answered() {
     assert_eq!(answers, 1, "what has left cannot be taken back");
     assert_eq!(host.plan(id(1)).unwrap().volumes()[0], SLOT_BYTES / 2);
 }
+
+/// A host that plans what is ready, and gives up what it does not use.
+fn careful_host(flows: &[FlowSpec]) -> Host {
+    let covers = Covers::Ready;
+    let settings =
+        Settings { spare_per_mille: 0, covers, reclaims_unused: true, ..Settings::default() };
+    let mut host = Host::new(HERE, settings, Rate::from_gbps(1), &Rng::new(3)).unwrap();
+    host.add_job(JOB);
+    flows.iter().for_each(|flow| assert!(host.add_flow(flow.clone()).unwrap()));
+    host.begin_iteration(JOB).unwrap();
+    host
+}
+
+/// Volumes that a flow plans from the current slot on, in thousandths of a slot.
+fn planned(host: &Host) -> Vec<u64> {
+    let volumes = host.plan(id(1)).unwrap().volumes();
+    volumes.iter().take(4).map(|volume| volume * 1_000 / SLOT_BYTES).collect()
+}
+
+// spec: C-17 machine
+#[test]
+fn only_ready_bytes_are_planned_and_more_when_they_get_ready() {
+    let mut host = careful_host(&[spec(1, 2, 4)]);
+    host.ready(at_ms(60), id(1), Bytes::new(SLOT_BYTES / 2)).unwrap();
+    next_decision(&mut host, at_ms(60));
+    assert_eq!(planned(&host), [500, 0, 0, 0], "of four slots an eighth is ready");
+    host.ready(at_ms(90), id(1), Bytes::new(SLOT_BYTES)).unwrap();
+    next_decision(&mut host, at_ms(90));
+    assert_eq!(
+        planned(&host),
+        [500, 1_000, 0, 0],
+        "what it had is kept, and no time is left for more"
+    );
+    host.check();
+    // The next iteration is expected to go on after 30 ms as well.
+    host.sent(id(1), Bytes::new(4 * SLOT_BYTES)).unwrap();
+    host.begin_iteration(JOB).unwrap();
+    host.ready(at_ms(600), id(1), Bytes::new(SLOT_BYTES / 4)).unwrap();
+    next_decision(&mut host, at_ms(600));
+    assert_eq!(planned(&host).iter().sum::<u64>(), 1_500, "a quarter is ready, the rest expected");
+    assert!(planned(&host)[0] <= 900, "{:?}", planned(&host));
+    // As published, everything is planned when the first byte is ready.
+    let mut host = self::host(&[spec(1, 2, 4)]);
+    host.ready(at_ms(60), id(1), Bytes::new(1)).unwrap();
+    next_decision(&mut host, at_ms(60));
+    assert_eq!(host.plan(id(1)).unwrap().total(), 4 * SLOT_BYTES);
+}
+
+// spec: C-17 machine
+#[test]
+fn who_uses_less_than_half_of_a_slot_gives_up_half_of_the_next() {
+    let after = |used: u64, is_resting| {
+        let mut host = careful_host(&[spec(1, 2, 3)]);
+        decide(&mut host, at_ms(60));
+        let before = planned(&host);
+        host.sent(id(1), Bytes::new(used)).unwrap();
+        host.rest(id(1), is_resting).unwrap();
+        host.handle_timeout(at_ms(120));
+        let events: Vec<Event> = std::iter::from_fn(|| host.poll_event()).collect();
+        host.check();
+        (before[1], planned(&host)[0], plan_of(&host, &events, 1).is_some())
+    };
+    assert_eq!(after(SLOT_BYTES / 4, false), (1_000, 500, true), "and the path is told");
+    assert_eq!(after(SLOT_BYTES / 4, true), (1_000, 1_000, false), "it waited for others");
+    assert_eq!(after(SLOT_BYTES / 2, false), (1_000, 1_000, false));
+}

@@ -188,3 +188,23 @@ fn a_reservation_that_is_counted_and_not_kept_is_noticed() {
     table.flows.remove(&flow(1));
     table.check();
 }
+
+// spec: C-16 machine
+#[test]
+fn equals_have_an_order_where_jobs_have_classes() {
+    for (enforce, is_taken) in [(Enforce::Rate, false), (Enforce::Class, true)] {
+        let settings = Settings { enforce, ..Settings::default() };
+        let mut table = LinkTable::new(&settings, 100);
+        let of_job = |job| Ranked {
+            flow: FlowId { job: JobId(job), number: 0 },
+            rank: Rank::of_left(1_000),
+        };
+        let plan = Ahead::of(Slot(0), &[0, 0, 100]);
+        assert_eq!(table.reserve(Slot(0), of_job(2), &plan), Ok(()));
+        assert_eq!(table.reserve(Slot(0), of_job(1), &plan).is_ok(), is_taken, "{enforce:?}");
+        assert!(table.reserve(Slot(0), of_job(3), &plan).is_err(), "{enforce:?}");
+        table.check();
+        let left = table.reserved(of_job(2).flow).map_or(0, Ahead::total);
+        assert_eq!(left, if is_taken { 0 } else { 100 }, "{enforce:?}");
+    }
+}

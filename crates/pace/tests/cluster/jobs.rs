@@ -8,11 +8,20 @@ pub struct Job {
     pub id: JobId,
     pub flows: Vec<JobFlow>,
     pub compute_ms: u64,
+    /// The gradients get ready in this number of equal parts,
+    pub parts: u64,
+    /// each this long after the one before.
+    pub gap_ms: u64,
+    /// Parts of the current iteration that are ready.
+    pub ready_parts: u64,
+    /// When the first of them was.
+    pub parts_from_ms: u64,
     pub iterations_left: u32,
     /// When it sends next; `None` while it does.
     pub resume_at_ms: Option<u64>,
 }
 
+#[derive(Debug)]
 pub struct JobFlow {
     pub id: FlowId,
     pub from: usize,
@@ -41,6 +50,10 @@ impl Job {
             flows,
             compute_ms: rng.below(400),
             iterations_left: 1 + rng.below(3) as u32,
+            parts: 1 + rng.below(4),
+            gap_ms: 1 + rng.below(100),
+            ready_parts: 0,
+            parts_from_ms: 0,
             resume_at_ms: Some(rng.below(300)),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thalweg_core::{Bytes, Check, NodeId, Rate, Rng, Span, Time};
 use thalweg_pace::host::{Event, FlowSpec};
-use thalweg_pace::{Feedback, FlowId, Host, LinkTable, Relation, Settings, Slot};
+use thalweg_pace::{Covers, Feedback, FlowId, Host, LinkTable, Relation, Settings, Slot};
 
 use crate::jobs::{Job, JobFlow};
 
@@ -34,20 +34,26 @@ struct Sending {
     from: usize,
     links: Vec<usize>,
     volume: u64,
+    ready: u64,
     sent: u64,
     sent_in_slot: u64,
     bytes_a_ms: u64,
     left: u64,
+    /// True if it has been through an iteration, and so may be expected to have bytes that it has not.
+    is_known: bool,
 }
 
 impl World {
-    pub fn draw(seed: u64) -> World {
+    pub fn draw(seed: u64, settings: Settings) -> World {
         let mut rng = Rng::new(seed).stream("cluster");
-        let settings = Settings::default();
         let racks = 1 + rng.below(3) as usize;
         let hosts = racks * (2 + rng.below(3) as usize) + 1;
         let jobs = 1 + rng.below(5);
-        let jobs: Vec<Job> = (0..jobs).map(|job| Job::draw(job, hosts, &mut rng)).collect();
+        let mut jobs: Vec<Job> = (0..jobs).map(|job| Job::draw(job, hosts, &mut rng)).collect();
+        if settings.covers == Covers::Iteration {
+            // Others would rely on bytes that do not exist.
+            jobs.iter_mut().for_each(|job| job.parts = 1);
+        }
         let narrow = Rate::from_bps(1_000_000_000 * (1 + rng.below(3))).unwrap();
         let rates = (0..2 * racks).map(|_| narrow).chain((0..hosts).map(|_| HOST_RATE));
         let tables: Vec<LinkTable> =
@@ -106,10 +112,12 @@ impl World {
                     from: flow.from,
                     links,
                     volume: flow.volume,
+                    ready: flow.volume,
                     sent: flow.volume,
                     sent_in_slot: 0,
                     bytes_a_ms: 0,
                     left: 0,
+                    is_known: false,
                 };
                 self.flows.insert(flow.id, sending);
                 self.hosts[flow.from].add_job(job.id);
@@ -131,21 +139,46 @@ impl World {
     }
 
     fn resume_jobs(&mut self) {
+        for at in 0..self.jobs.len() {
+            let job = &self.jobs[at];
+            if job.iterations_left > 0 && job.resume_at_ms.is_some_and(|at| at <= self.now_ms) {
+                self.begin_iteration(at);
+            }
+            let job = &self.jobs[at];
+            let begun_ms = job.parts_from_ms;
+            let is_due = |parts: u64| self.now_ms >= begun_ms + parts * job.gap_ms;
+            let has_more = job.resume_at_ms.is_none() && job.ready_parts < job.parts;
+            if has_more && is_due(job.ready_parts) {
+                self.make_ready(at);
+            }
+        }
+    }
+
+    fn begin_iteration(&mut self, at: usize) {
+        let job = &mut self.jobs[at];
+        (job.resume_at_ms, job.ready_parts, job.parts_from_ms) = (None, 0, self.now_ms);
+        let mut hosts: Vec<usize> = job.flows.iter().map(|flow| flow.from).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts.iter().for_each(|host| self.hosts[*host].begin_iteration(job.id).unwrap());
+        for flow in &job.flows {
+            let sending = self.flows.get_mut(&flow.id).unwrap();
+            (sending.sent, sending.ready) = (0, 0);
+        }
+    }
+
+    fn make_ready(&mut self, at: usize) {
         let now = self.now();
-        for job in &mut self.jobs {
-            if job.iterations_left == 0 || job.resume_at_ms.is_none_or(|at| at > self.now_ms) {
-                continue;
-            }
-            job.resume_at_ms = None;
-            let mut hosts: Vec<usize> = job.flows.iter().map(|flow| flow.from).collect();
-            hosts.sort_unstable();
-            hosts.dedup();
-            hosts.iter().for_each(|host| self.hosts[*host].begin_iteration(job.id).unwrap());
-            for flow in &job.flows {
-                self.flows.get_mut(&flow.id).unwrap().sent = 0;
-                self.hosts[flow.from].ready(now, flow.id, Bytes::new(flow.volume)).unwrap();
-                self.hosts[flow.from].check();
-            }
+        let job = &mut self.jobs[at];
+        job.ready_parts += 1;
+        for flow in &job.flows {
+            let sending = self.flows.get_mut(&flow.id).unwrap();
+            let ready = flow.volume * job.ready_parts / job.parts;
+            let more = Bytes::new(ready - sending.ready);
+            sending.ready = ready;
+            self.hosts[flow.from].rest(flow.id, false).unwrap();
+            self.hosts[flow.from].ready(now, flow.id, more).unwrap();
+            self.hosts[flow.from].check();
         }
     }
 
@@ -188,6 +221,10 @@ impl World {
                 Event::Publish { flow, .. } => {
                     let slot = Slot(self.slots());
                     let plan = *self.hosts[host].plan(flow).unwrap();
+                    // One that has sent all in the slot before has nothing left to plan.
+                    if plan.first() == slot {
+                        self.check_covered(flow, plan.total());
+                    }
                     let who = self.hosts[host].ranked(flow);
                     for &link in &self.flows[&flow].links {
                         let reserved = self.tables[link].reserve(slot, who, &plan);
@@ -228,12 +265,13 @@ impl World {
 
     fn send(&mut self) {
         for (id, flow) in &mut self.flows {
-            let bytes = flow.bytes_a_ms.min(flow.left);
+            let bytes = flow.bytes_a_ms.min(flow.left).min(flow.ready - flow.sent);
             if bytes > 0 {
                 flow.left -= bytes;
                 flow.sent += bytes;
                 flow.sent_in_slot += bytes;
                 self.hosts[flow.from].sent(*id, Bytes::new(bytes)).unwrap();
+                self.hosts[flow.from].rest(*id, flow.sent == flow.ready).unwrap();
                 self.hosts[flow.from].check();
             }
         }
@@ -248,8 +286,20 @@ impl World {
             if job.resume_at_ms.is_none() && job.flows.iter().all(is_done) {
                 job.iterations_left -= 1;
                 job.resume_at_ms = Some(self.now_ms + job.compute_ms + 1);
+                let flows = job.flows.iter();
+                flows.for_each(|flow| self.flows.get_mut(&flow.id).unwrap().is_known = true);
             }
         }
+    }
+
+    /// Where plans cover bytes that are ready, a flow whose iterations are not known yet plans no others.
+    fn check_covered(&self, flow: FlowId, planned: u64) {
+        let Sending { ready, sent, sent_in_slot, is_known, .. } = self.flows[&flow];
+        let volume = ready - sent + sent_in_slot;
+        let most = volume + volume * u64::from(self.settings.spare_per_mille) / 1_000;
+        let is_covered = is_known || planned <= most;
+        let is_free = self.settings.covers == Covers::Iteration;
+        assert!(is_free || is_covered, "seed {}: {flow:?} plans {planned} of {volume}", self.seed);
     }
 
     /// What must hold whenever a slot ends.
@@ -277,7 +327,8 @@ impl World {
                 Relation::Summed { window } => least + window,
                 Relation::Aggregation | Relation::Alone => u64::MAX,
             };
-            assert!(sent(&flow.id) <= limit, "seed {seed}: {:?} is ahead", flow.id);
+            let (own, slot) = (sent(&flow.id), self.now_ms / SLOT_MS);
+            assert!(own <= limit, "seed {seed}, slot {slot}: {flow:?} is ahead: {own} of {limit}");
         }
     }
 }

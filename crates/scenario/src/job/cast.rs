@@ -8,7 +8,9 @@ use thalweg_baselines::switchml;
 use thalweg_collective::{Contents, Delivery, Results, ring, server as parameter_server};
 use thalweg_core::{Bytes, JobId, NodeId, Rng, Span, Time};
 use thalweg_fabric::{Hosts, Topology};
+use thalweg_pace::Enforce;
 use thalweg_stack::Participant;
+use thalweg_transport::control::SampledClasses;
 use thalweg_wire::aggregate::FAN_IN_MAX;
 
 use super::paced::paced;
@@ -41,7 +43,14 @@ impl Stage<'_> {
         let config = self.aggregation.worker;
         let slot = self.pacing.map_or(Span::ZERO, |pacing| pacing.slot);
         let timeout_after = config.timeout_after.max(slot * 2);
+        // Delays of less urgent classes say nothing about congestion.
+        let has_classes = self.pacing.is_some_and(|pacing| pacing.enforce == Enforce::Class);
+        let control = match has_classes {
+            true => config.control.with_classes(SampledClasses::MostUrgent),
+            false => config.control,
+        };
         worker::Config {
+            control,
             timeout_after,
             timeout_max: config.timeout_max.max(timeout_after),
             ..config

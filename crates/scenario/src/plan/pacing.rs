@@ -2,11 +2,13 @@
 
 use thalweg_core::{NodeId, Rate, Span};
 use thalweg_fabric::Topology;
-use thalweg_pace::{Settings, SettingsError};
+use thalweg_pace::{Covers, Enforce, Settings, SettingsError};
 use thalweg_stack::Way;
 
 use crate::error::Mistake;
-use crate::file::PacingTable;
+use crate::file::{
+    DelayClassesWord, EnforceWord, File, PacingTable, PlansWord, QueuesWord, UnusedWord,
+};
 
 /// Decisions begin after this part of a slot, when first answers are back, and are spread over another: as
 /// 1 and 5 ms are of the published 60.
@@ -16,8 +18,37 @@ const DECIDE_SPREAD_PART: u64 = 12;
 const ANSWERED_AFTER: Span = Span::from_us(200);
 const ANSWERED_PART: u64 = 8;
 
-/// Checks the table.
-pub(crate) fn pacing(table: PacingTable) -> Result<Settings, Mistake> {
+/// True if jobs have classes: where ports have priorities, unless the file says otherwise.
+pub(crate) fn has_job_classes(file: &File) -> bool {
+    let has_priorities = matches!(file.switch.queues, QueuesWord::Strict | QueuesWord::Fair);
+    let enforce = file.pacing.map(|pacing| pacing.enforce);
+    enforce.is_some_and(|word| word.map_or(has_priorities, |word| word == EnforceWord::Class))
+}
+
+/// The file with what follows from classes of jobs: delays are read of the most urgent class alone, since packets out of
+/// turn wait for others.
+// spec: C-16, M-17
+pub(crate) fn with_job_classes(mut file: File) -> File {
+    if has_job_classes(&file) {
+        file.transport.delay_classes = DelayClassesWord::MostUrgent;
+    }
+    file
+}
+
+/// Checks the table, if there is one.
+pub(crate) fn pacing(file: &File) -> Result<Option<Settings>, Mistake> {
+    let Some(table) = file.pacing else { return Ok(None) };
+    let enforce = if has_job_classes(file) { Enforce::Class } else { Enforce::Rate };
+    let has_priorities = matches!(file.switch.queues, QueuesWord::Strict | QueuesWord::Fair);
+    if enforce == Enforce::Class && !has_priorities {
+        let message = "ports with one queue know no classes: write queues = \"strict\" or \"fair\" \
+                       in [switch], or enforce = \"rate\"";
+        return Err(Mistake::at("enforce", message));
+    }
+    settings(table, enforce).map(Some)
+}
+
+fn settings(table: PacingTable, enforce: Enforce) -> Result<Settings, Mistake> {
     let default = Settings::default();
     let slot = table.slot.unwrap_or(default.slot);
     let settings = Settings {
@@ -26,6 +57,12 @@ pub(crate) fn pacing(table: PacingTable) -> Result<Settings, Mistake> {
         price_per_mille: price_per_mille(table.price)?.unwrap_or(default.price_per_mille),
         decide_after: (slot / DECIDE_AFTER_PART).max(ANSWERED_AFTER.min(slot / ANSWERED_PART)),
         decide_spread: slot / DECIDE_SPREAD_PART,
+        enforce,
+        covers: match table.plans {
+            PlansWord::Ready => Covers::Ready,
+            PlansWord::Iteration => Covers::Iteration,
+        },
+        reclaims_unused: table.unused == UnusedWord::Halved,
         estimates_links: false,
         ..default
     };

@@ -4,6 +4,7 @@ use thalweg_core::{Bytes, PRIORITIES};
 use thalweg_fabric::queue::StrictMarking;
 use thalweg_fabric::{Buffer, Discipline, Marking, TrimmingSpec};
 
+use super::has_job_classes;
 use crate::error::Mistake;
 use crate::file::{EcnWord, File, QueuesWord, SwitchTable};
 
@@ -11,22 +12,42 @@ use crate::file::{EcnWord, File, QueuesWord, SwitchTable};
 /// nobody has to wait long.
 const URGENCY_BUFFER_BYTES: u64 = 36_000;
 
+/// Share of a link that jobs out of their turn have.
+const LAST_SHARE: f64 = 0.05;
+
 /// The queues of every port.
 pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
     let table = &file.switch;
     only_where_it_means_something(table)?;
+    let last_per_mille = last_per_mille(file)?;
     Ok(match table.queues {
         QueuesWord::Fifo => Discipline::Fifo(marking(table)),
         QueuesWord::Strict => Discipline::Strict {
             marking: strict(table)?,
             queue_bytes: table.queue_buffer.map_or(u64::MAX, Bytes::as_u64),
+            last_per_mille,
         },
         QueuesWord::Trimming => Discipline::Trimming(trimming(file)?),
         QueuesWord::Urgency => Discipline::Urgency,
         QueuesWord::Fair => {
-            Discipline::Fair { weights: weights(table)?, markings: of_classes(table)? }
+            let (weights, markings) = (weights(table)?, of_classes(table)?);
+            Discipline::Fair { weights, markings, last_per_mille }
         }
     })
+}
+
+/// Share that the last priority has of a link while others are waiting, in thousandths: where jobs have classes, what is out
+/// of its turn must not starve.
+// spec: C-16
+fn last_per_mille(file: &File) -> Result<u32, Mistake> {
+    let default = if has_job_classes(file) { LAST_SHARE } else { 0.0 };
+    let share = file.switch.last_share.unwrap_or(default);
+    if !(0.0..=0.5).contains(&share) {
+        let message =
+            format!("{share} is no share of the last priority: give a number from 0 to 0.5");
+        return Err(Mistake::at("last-share", message));
+    }
+    Ok((share * 1_000.0) as u32)
 }
 
 /// The one marking that there is.
@@ -95,6 +116,11 @@ fn only_where_it_means_something(table: &SwitchTable) -> Result<(), Mistake> {
         let message =
             "only queues = \"strict\" has parts of the memory: write that, or take this away";
         return Err(Mistake::at("queue-buffer", message));
+    }
+    if table.last_share.is_some() && !matches!(queues, QueuesWord::Strict | QueuesWord::Fair) {
+        let message = "only queues = \"strict\" and \"fair\" have a last priority: write one of them, or \
+                       take this away";
+        return Err(Mistake::at("last-share", message));
     }
     if table.class_weights.is_some() && queues != QueuesWord::Fair {
         let message = "only queues = \"fair\" tells classes apart: write that, or take this away";

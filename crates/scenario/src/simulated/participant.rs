@@ -4,6 +4,7 @@ use thalweg_baselines::switchml;
 use thalweg_collective::{SubmitError, SumCall};
 use thalweg_core::{Check, Operation, Packet, Reports, Time, machine_of_variants};
 use thalweg_stack::{JobEvent, JobMachine, Participant};
+use thalweg_transport::JobClass;
 use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::Prefix;
 
@@ -30,6 +31,12 @@ impl JobMachine for SimulatedParticipant {
         match self {
             SimulatedParticipant::Product(participant) => participant.submit(now, call),
             SimulatedParticipant::SwitchMl(worker) => Ok(worker.submit(now, call.tensor)),
+        }
+    }
+
+    fn set_class(&mut self, now: Time, class: JobClass) {
+        if let SimulatedParticipant::Product(participant) = self {
+            participant.set_class(now, class);
         }
     }
 

@@ -1,9 +1,10 @@
 //! What a job's packets have to pass.
 
 use thalweg_core::{BodySize, Bytes, Outbox, Pacer, Packet, Purpose, Rate, Span, Time};
-use thalweg_pace::SlotPacer;
+use thalweg_pace::{Enforce, SlotPacer};
 
 use super::PacedJob;
+use super::budget::Budget;
 
 /// Of a slot, the part for which packets may leave together: fewer wake-ups, and no queue worth the name.
 const BURST_PART: u64 = 1_000;
@@ -11,7 +12,10 @@ const BURST_PART: u64 = 1_000;
 /// Opens for the packets of a job as fast as was granted.
 #[derive(Debug)]
 pub(crate) struct Gate {
+    enforce: Enforce,
     pacer: SlotPacer,
+    /// Counter in place of the pacer where plans are budgets.
+    pub(super) budget: Budget,
     /// Data packets with a shorter body do not wait.
     waiting_bytes: u32,
     overhead_bytes: u32,
@@ -32,9 +36,11 @@ pub(super) struct Passed {
 }
 
 impl Gate {
-    pub(super) fn new(job: &PacedJob, slot: Span) -> Gate {
+    pub(super) fn new(job: &PacedJob, slot: Span, enforce: Enforce) -> Gate {
         Gate {
+            enforce,
             pacer: SlotPacer::with_burst(slot / BURST_PART),
+            budget: Budget::default(),
             waiting_bytes: job.segment_bytes / 2,
             overhead_bytes: job.overhead_bytes,
             is_held: false,
@@ -49,6 +55,13 @@ impl Gate {
 
     pub(super) fn grant(&mut self, now: Time, rate: Option<Rate>, volume: Bytes, until: Time) {
         self.pacer.grant(now, rate, volume, until);
+        self.budget.grant(volume, until);
+    }
+
+    // spec: C-16
+    /// True if it is the job's turn. One with nothing planned has almost nothing to send.
+    pub(super) fn is_in_turn(&self, now: Time) -> bool {
+        !self.is_held || self.budget.is_in_turn(now)
     }
 
     pub(super) fn probe(&mut self, packets: u32) {
@@ -99,7 +112,9 @@ impl Outbox for Gated<'_> {
         // plan is used up, and other hosts would wait for it until the job's turn comes again: it leaves at once, and
         // what follows waits the longer.
         let may_leave_early = purpose == Purpose::Control || bytes < gate.waiting_bytes;
-        let must_wait = gate.is_held && !may_leave_early;
+        // spec: C-16
+        let holds_back = gate.enforce == Enforce::Rate;
+        let must_wait = holds_back && gate.is_held && !may_leave_early;
         if must_wait {
             let opens_at = gate.pacer.next_send(*now);
             if opens_at > *now {
@@ -114,6 +129,7 @@ impl Outbox for Gated<'_> {
             gate.passed.bytes += wire_bytes;
             gate.passed.other_bytes += if purpose == Purpose::Data { 0 } else { wire_bytes };
             gate.pacer.on_send(*now, Bytes::new(wire_bytes));
+            gate.budget.spend(*now, wire_bytes);
         }
         Some(packet)
     }

@@ -7,7 +7,7 @@ use thalweg_core::{
 };
 use thalweg_pace::links::Report;
 use thalweg_pace::path::Progress;
-use thalweg_pace::{Ahead, Feedback, FlowId, Host as Scheduler, Slot};
+use thalweg_pace::{Ahead, Enforce, Feedback, FlowId, Host as Scheduler, Slot};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, Word};
 
 use super::words::{self, Said};
@@ -154,7 +154,12 @@ fn answer(scheduler: &Scheduler, heard: &Heard, word: Word, said: &Said) -> (Wor
     let all = all.filter(|progress| progress.iteration == word.iteration);
     let others: Vec<_> = all.take(OTHERS_MAX.into()).collect();
     let direction = Direction::Answer { others: others.len() as u8 };
-    (Word { direction, ..word }, Said { others, ..said.clone() })
+    // Of a job with classes both ends say how much they have left.
+    let rank = match scheduler.settings().enforce {
+        Enforce::Rate => said.rank,
+        Enforce::Class => scheduler.ranked(FlowId { job: word.job, number: word.flow }).rank,
+    };
+    (Word { direction, ..word }, Said { others, rank, ..said.clone() })
 }
 
 /// How far flows of others are that end here. Those who send one learn of the others from it.

@@ -1,3 +1,4 @@
+mod classes;
 mod retransmissions;
 
 use thalweg_core::testing::DiscardOutbox;
@@ -153,7 +154,7 @@ fn passed_gate(seed: u64) -> Trail {
     let round = Bytes::new(slot_bytes());
     let job =
         PacedJob { round, flows: Vec::new(), segment_bytes: 1_460, overhead_bytes: OVERHEAD_BYTES };
-    let mut gate = Gate::new(&job, slot);
+    let mut gate = Gate::new(&job, slot, Enforce::Rate);
     gate.hold(true);
     let mut sink = DiscardOutbox::default();
     let mut rng = Rng::new(seed).stream("rates");

@@ -1,5 +1,6 @@
 //! DCTCP: reduce in proportion to how much was marked (RFC 8257).
 
+use super::window::Window;
 use super::windowed::{Rule, Windowed};
 use super::{Acked, ControlError, ControlStart, Settings};
 
@@ -48,6 +49,8 @@ pub(super) struct DctcpRule {
     /// Estimated share of marked bytes, 0 to 1.
     alpha: f64,
     gain: f64,
+    /// The window that it had when packets began to leave in the last class.
+    kept: f64,
     acked_bytes: u64,
     marked_bytes: u64,
     /// The observed window ends with the first answer to this transmission or a later one.
@@ -60,6 +63,7 @@ impl DctcpRule {
         DctcpRule {
             alpha: initial_alpha,
             gain,
+            kept: 0.0,
             acked_bytes: 0,
             marked_bytes: 0,
             observation_end: 0,
@@ -86,6 +90,17 @@ impl Rule for DctcpRule {
         1.0 - self.alpha / 2.0
     }
 
+    fn demote(&mut self, window: &Window) {
+        self.kept = window.bytes;
+    }
+
+    // spec: C-16
+    fn promote(&mut self, window: &mut Window) {
+        window.resume(self.kept);
+        self.alpha = 0.0;
+        (self.acked_bytes, self.marked_bytes) = (0, 0);
+    }
+
     #[inline]
     fn observe(&mut self, acked: &Acked) {
         if acked.transmission >= self.observation_end {
@@ -100,7 +115,7 @@ impl Rule for DctcpRule {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::Bytes;
+    use thalweg_core::{Bytes, Rng};
 
     use super::super::Controller;
     use super::super::testing::{Feeder, acked, windowed};
@@ -138,6 +153,45 @@ mod tests {
         assert_eq!(after(&[0, 5, 0]), 0.853_271_484_375);
         assert_eq!(after(&[0, 5, 0, 10]), 0.862_442_016_601_562_5);
         assert_eq!(after(&[10, 10]), 1.0);
+    }
+
+    // spec: C-16 machine
+    #[test]
+    fn the_caution_of_the_last_class_ends_with_the_turn_of_others() {
+        let mut control = windowed(dctcp(), 10);
+        for transmission in 0..100 {
+            let next_transmission = transmission + 100;
+            control.on_ack(
+                &Acked {
+                    transmission,
+                    next_transmission,
+                    in_flight: Bytes::new(1 << 20),
+                    ..acked()
+                },
+                &mut Rng::new(0),
+            );
+        }
+        let in_turn = control.window();
+        control.demote();
+        for transmission in [200, 400, 600] {
+            let next_transmission = transmission + 100;
+            let acked = Acked { congested: true, transmission, next_transmission, ..acked() };
+            assert!(control.on_ack(&acked, &mut Rng::new(0)), "a mark cuts");
+        }
+        assert!(control.window().as_u64() * 4 < in_turn.as_u64());
+        control.promote();
+        assert_eq!(control.rule.alpha, 0.0);
+        // Slow start: every acknowledged packet adds one, up to what the window was.
+        let mut acks = 0;
+        while control.window() < in_turn {
+            let transmission = 800 + acks;
+            let next_transmission = 900 + acks;
+            let in_flight = Bytes::new(1 << 20);
+            let acked = Acked { transmission, next_transmission, in_flight, ..acked() };
+            control.on_ack(&acked, &mut Rng::new(0));
+            acks += 1;
+        }
+        assert!(acks <= in_turn.as_u64() / acked().bytes.as_u64(), "{acks}");
     }
 
     #[test]

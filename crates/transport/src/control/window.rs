@@ -99,6 +99,11 @@ impl Window {
         self.bytes = self.segment;
     }
 
+    /// Starts slowly from here on, up to a size that it had before.
+    pub fn resume(&mut self, bytes: f64) {
+        self.threshold = self.threshold.max(bytes);
+    }
+
     /// Keeps its size for another flow, whose transmissions are numbered from 0.
     pub fn restart(&mut self) {
         self.bytes = self.bytes.max(FLOOR_PACKETS * self.segment);

@@ -42,6 +42,12 @@ pub(super) trait Rule: std::fmt::Debug {
     /// Sees the window before a timeout leaves one packet of it.
     fn before_collapse(&mut self, _window: &Window) {}
 
+    /// Sees the window before packets leave in a class in which they wait for others.
+    fn demote(&mut self, _window: &Window) {}
+
+    /// Forgets what was learned in that class.
+    fn promote(&mut self, _window: &mut Window) {}
+
     /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.
     fn restart(&mut self) {}
 }
@@ -104,6 +110,14 @@ impl<R: Rule> Controller for Windowed<R> {
     #[inline]
     fn window(&self) -> Bytes {
         self.window.whole_bytes()
+    }
+
+    fn demote(&mut self) {
+        self.rule.demote(&self.window);
+    }
+
+    fn promote(&mut self) {
+        self.rule.promote(&mut self.window);
     }
 
     fn restart(&mut self) {

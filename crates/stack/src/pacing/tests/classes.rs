@@ -1,0 +1,89 @@
+use super::*;
+
+/// Pacing with classes of a job that sends one flow of so many slots.
+fn classes(slots: u64) -> Pacing {
+    let settings = Settings { enforce: Enforce::Class, ..settings() };
+    let pacing = Pacing::new(NodeId(0), settings, Rate::from_gbps(GBPS), &Rng::new(1));
+    let mut pacing = pacing.expect("settings");
+    enter(&mut pacing, JOB, slots);
+    pacing
+}
+
+fn enter(pacing: &mut Pacing, job: JobId, slots: u64) {
+    let round = Bytes::new(slots * slot_bytes());
+    let flow = PacedFlow {
+        number: 0,
+        to: NodeId(1),
+        volume: round,
+        relation: Relation::Alone,
+        others: Vec::new(),
+    };
+    let paced = PacedJob { round, flows: vec![flow], segment_bytes: 1_460, overhead_bytes: 40 };
+    pacing.enter(job, &paced);
+}
+
+/// Priority of a job's packets, and whether it is its turn.
+fn class(pacing: &Pacing, now: Time, job: JobId) -> (u8, bool) {
+    let class = pacing.class(now, job).expect("jobs have classes");
+    (class.dscp().priority(), class.is_in_turn())
+}
+
+fn at_ms(ms: u64) -> Time {
+    Time::ZERO + Span::from_ms(ms)
+}
+
+// spec: C-16 machine
+#[test]
+fn nothing_waits_and_what_exceeds_the_plan_is_in_the_last_class() {
+    let (mut pacing, mut sink) = (classes(3), DiscardOutbox::default());
+    let start = at_ms(60);
+    pacing.handed_over(start, JOB, 3 * slot_bytes());
+    assert_eq!(class(&pacing, start, JOB), (4, true), "a newcomer, with less than four slots left");
+    // Its first slot's worth, and then what the host plans.
+    let packets = slot_bytes() / 1_500;
+    for _ in 0..packets {
+        assert!(sink.send_data(&mut pacing, start), "nothing waits");
+    }
+    assert_eq!(class(&pacing, start, JOB), (7, false));
+    assert!(sink.send_data(&mut pacing, start), "not even then");
+    pacing.handle_timeout(at_ms(67));
+    assert_eq!(class(&pacing, at_ms(67), JOB), (7, false), "the slot has been used");
+    pacing.handle_timeout(at_ms(120));
+    pacing.handle_timeout(at_ms(127));
+    assert_eq!(class(&pacing, at_ms(127), JOB), (4, true), "its plan for the next");
+}
+
+// spec: C-16 machine
+#[test]
+fn a_job_becomes_less_urgent_at_once_and_more_urgent_when_a_slot_begins() {
+    let (mut pacing, mut sink) = (classes(3), DiscardOutbox::default());
+    pacing.handed_over(at_ms(60), JOB, 3 * slot_bytes());
+    pacing.handle_timeout(at_ms(66));
+    for _ in 0..2 * slot_bytes() / 1_500 + 1_000 {
+        assert!(sink.send_data(&mut pacing, at_ms(66)));
+    }
+    pacing.handle_timeout(at_ms(100));
+    assert_eq!(pacing.jobs[&JOB].class, 4, "less than a slot is left, and this one goes on");
+    pacing.handle_timeout(at_ms(120));
+    assert_eq!(pacing.jobs[&JOB].class, 2);
+    pacing.summed(JOB, 3 * slot_bytes());
+    pacing.handed_over(at_ms(130), JOB, 3 * slot_bytes());
+    assert_eq!(pacing.jobs[&JOB].class, 4, "another iteration");
+}
+
+// spec: C-16 machine
+#[test]
+fn a_job_has_the_rank_of_the_host_where_most_is_left() {
+    let mut pacing = classes(1);
+    pacing.handed_over(at_ms(60), JOB, slot_bytes());
+    let own = pacing.scheduler.rank(JOB);
+    let behind = Rank::of_left(6 * slot_bytes());
+    pacing.scheduler.handle_rank(JOB, behind);
+    pacing.scheduler.handle_rank(JOB, Rank::of_left(10));
+    assert_eq!(pacing.scheduler.rank(JOB), behind);
+    pacing.handle_timeout(at_ms(120));
+    assert_eq!(class(&pacing, at_ms(120), JOB).0, 5, "less than eight slots");
+    pacing.handle_timeout(at_ms(180));
+    pacing.handle_timeout(at_ms(240));
+    assert_eq!(pacing.scheduler.rank(JOB), own, "nobody has repeated it");
+}
