@@ -23,7 +23,7 @@ pub mod worker;
 
 pub use parameters::{
     AGGREGATORS, CheckedParameters, FRAGMENT_VALUES, FRAGMENT_VALUES_MAX, JobParameters,
-    ParameterError,
+    ParameterError, SPAN_FRAGMENTS,
 };
 pub use reliability::{Absences, Manner, Reliability};
 pub use server::Server;

@@ -6,7 +6,9 @@ mod counting;
 use std::sync::Arc;
 
 use thalweg_aggregate::server::{Config, fit, memory_bytes, needed_bytes};
-use thalweg_aggregate::{FRAGMENT_VALUES_MAX, JobParameters, Member, Server, Setup, Tree};
+use thalweg_aggregate::{
+    FRAGMENT_VALUES_MAX, JobParameters, Member, SPAN_FRAGMENTS, Server, Setup, Tree,
+};
 use thalweg_core::{Body, Header, JobId, Machine, Meta, NodeId, Packet, Span, Time};
 use thalweg_wire::aggregate::{Bounded, Gradient, Identity, LossShare, Numbers, Query};
 
@@ -168,7 +170,8 @@ fn the_page_about_security_has_the_sizes_that_are_calculated() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../SECURITY.md");
     let page = std::fs::read_to_string(path).expect("the page is there");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    let default_mib = needed_bytes(&JobParameters::default(), 2).div_ceil(1 << 20);
+    let of_sessions = JobParameters { span_fragments: SPAN_FRAGMENTS, ..JobParameters::default() };
+    let default_mib = needed_bytes(&of_sessions, 2).div_ceil(1 << 20);
     let largest = JobParameters {
         fragment_values: FRAGMENT_VALUES_MAX,
         span_fragments: JobParameters::SPAN_MAX,
@@ -178,8 +181,8 @@ fn the_page_about_security_has_the_sizes_that_are_calculated() {
     let largest = largest.check().expect("parameters");
     let span = fit(largest, 2, 256 << 20).expect("it is slowed down").span_fragments;
     let text = format!(
-        "A job with default settings and two ranks reserves about {default_mib} MiB; with the largest span and \
-         fragments it would be {largest_gib:.1} GiB, and gets a span of about {} fragments.",
+        "A job with default settings and two ranks reserves about {default_mib} MiB for each of its sending threads; with \
+         the largest span and fragments it would be {largest_gib:.1} GiB, and gets a span of about {} fragments.",
         in_tens(span.into())
     );
     assert!(page.contains(&text), "{text}");

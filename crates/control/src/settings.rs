@@ -1,7 +1,7 @@
 //! What the ranks of a job agree on.
 
-use thalweg_aggregate::JobParameters;
 use thalweg_aggregate::join::{JobSpec, SpecError};
+use thalweg_aggregate::{JobParameters, SPAN_FRAGMENTS};
 use thalweg_core::{NodeId, Span};
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ pub(crate) const DEADLINE_MAX: Span = Span::from_s(24 * 3_600);
 /// Settings of a job. All of its ranks have to give the same.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// Parameters of the aggregation. Indexing and overhead do not travel: a job on a network has their
+    /// Parameters of the aggregation. Default a span of [`SPAN_FRAGMENTS`], and the others' defaults. Indexing and overhead do not travel: a job on a network has their
     /// defaults. Nor do the size of fragments and the number of aggregators, which are those of the switches (E-06).
     pub parameters: JobParameters,
     /// Time after which a rank whose connection broke, or whose host no longer answers, counts as dead, and the
@@ -45,7 +45,10 @@ pub enum SettingsError {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            parameters: JobParameters::default(),
+            parameters: JobParameters {
+                span_fragments: SPAN_FRAGMENTS,
+                ..JobParameters::default()
+            },
             failure_after: Span::from_s(10),
             stall_after: Span::from_s(5),
             operation_timeout: Span::from_s(300),
@@ -139,7 +142,7 @@ mod tests {
         let parameters = JobParameters { span_fragments: 8, aggregators: 9, ..mine.parameters };
         let others = Settings { parameters, failure_after: Span::from_s(5), ..mine.clone() };
         let expected = [
-            "span_fragments is 4096 in the job, 8 here",
+            "span_fragments is 512 in the job, 8 here",
             "failure_after is 10 s in the job, 5 s here",
         ];
         assert_eq!(mine.differences(&others), expected);

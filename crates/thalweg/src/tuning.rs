@@ -19,13 +19,6 @@ use crate::window::Window;
 /// has crossed its answer.
 const ASK_GAP: Span = Span::from_ms(2);
 
-/// Most fragments of 352 values between a worker's watermark and the highest fragment that it has sent; longer ones are as
-/// many bytes. Their aggregators take 0.7 MB of a core of the switch, and their sums as much of a core of the server, which
-/// stays in the cache of the core; and a thread of 4 Gbps has 1.5 ms in flight. With 4,096, which simulations have, aggregators
-/// collide more often and come from memory.
-// spec: F-03
-pub(crate) const SPAN_FRAGMENTS: u16 = 512;
-
 /// How long packets of flows may wait in queues, where their windows are by delay. Hosts that sleep between packets need
 /// some of them.
 const QUEUE_TARGET: Span = Span::from_ms(1);

@@ -20,7 +20,6 @@ use crate::daemon::default_threads;
 use crate::error::{Error, ErrorKind};
 use crate::pacing::Pacing;
 use crate::policy::Policy;
-use crate::tuning::SPAN_FRAGMENTS;
 use crate::window::Window;
 
 /// Settings of a [`Session`](crate::Session), as data. [`Session::builder`](crate::Session::builder) sets them one by
@@ -253,8 +252,7 @@ impl SessionConfig {
             Error::config("policy: the scale of fixed point has to be positive and finite")
         })?;
         let SessionConfig { recovery, seals_bodies, widens_halves, .. } = *self;
-        let span_fragments = SPAN_FRAGMENTS;
-        let defaults = JobParameters { span_fragments, ..JobParameters::default() };
+        let defaults = Settings::default().parameters;
         let parameters =
             JobParameters { numeric, recovery, seals_bodies, widens_halves, ..defaults };
         let settings = Settings {

@@ -93,7 +93,7 @@ fn set_up(hall: &mut Hall, number: u32) -> Option<Arc<Failure>> {
 
 /// Most bytes of a job of two hosts with default settings.
 fn default_bytes() -> u64 {
-    thalweg_aggregate::server::needed_bytes(&JobParameters::default(), 2)
+    thalweg_aggregate::server::needed_bytes(&Settings::default().parameters, 2)
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_job_that_is_alone_is_slowed_down_to_the_memory_of_its_token() {
     hall.registry.budgets.memory_bytes = default_bytes() / 2;
     assert_eq!(set_up(&mut hall, 0), None);
     let span = hall.setup().parameters.span_fragments;
-    assert!((64..JobParameters::default().span_fragments).contains(&span), "{span}");
+    assert!((64..Settings::default().parameters.span_fragments).contains(&span), "{span}");
     let needed = thalweg_aggregate::server::memory_bytes(hall.setup(), SERVER);
     assert_eq!(hall.registry.listing().memory_bytes_by_holder.values().sum::<u64>(), needed);
     assert!(needed <= default_bytes() / 2);

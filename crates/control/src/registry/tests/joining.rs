@@ -75,7 +75,7 @@ fn whoever_registers_has_to_agree() {
     hall.workers = 2;
     let text = hall.register(None).unwrap_err().to_string();
     let expected = "job \"train\" is registered with other settings: workers is 3 in the job, 2 \
-                    here; span_fragments is 9 in the job, 4096 here";
+                    here; span_fragments is 9 in the job, 512 here";
     assert_eq!(text, expected);
     assert_ne!(hall.register_as("other", Settings::default(), None), Ok(hall.job));
 }

@@ -76,7 +76,7 @@ fn a_set_up_waits_for_probes_of_what_all_announce_and_fills_it() {
     assert!(matches!(hall.sent_to(0)[1], ToRank::Report { round: 1, .. }));
     answer(&mut hall, 1, [report(9_000, None), report(9_000, None)]);
     let JobParameters { fragment_values, span_fragments, .. } = *hall.setup().parameters;
-    assert_eq!((fragment_values, span_fragments), (2_224, 648), "as many bytes as 4,096 of 352");
+    assert_eq!((fragment_values, span_fragments), (2_224, 81), "as many bytes as 512 of 352");
     let sent = hall.sent_to(1);
     assert_eq!(sent[0], ToRank::PathMtu { mtu_bytes: 9_000 }, "before the set-up");
     assert!(matches!(sent[1], ToRank::Adopt { .. }), "{sent:?}");
