@@ -26,6 +26,9 @@ pub struct JobBudgets {
     pub unattended: usize,
     /// Ranks in the jobs of one token. Default 16,384: a quarter of all.
     pub ranks: usize,
+    /// Trees of the jobs of one token, one for each sending thread. Default 256: servers and switches have room for 1,024 on
+    /// each core. Jobs that come when they are used up have one tree.
+    pub trees: usize,
     /// Bytes that the jobs of one token may take of the data plane, by what they can come to
     /// ([`memory_bytes`](thalweg_aggregate::server::memory_bytes)). Default no limit: a data plane says what it has.
     pub memory_bytes: u64,
@@ -83,7 +86,7 @@ pub struct ConnectionBudgets {
 
 impl Default for JobBudgets {
     fn default() -> JobBudgets {
-        JobBudgets { jobs: 512, unattended: 64, ranks: 16_384, memory_bytes: u64::MAX }
+        JobBudgets { jobs: 512, unattended: 64, ranks: 16_384, trees: 256, memory_bytes: u64::MAX }
     }
 }
 

@@ -570,13 +570,24 @@ impl Registry {
         self.actions.push_back(Action::Note(text));
     }
 
+    /// Number of trees that a job may have beside the others of its token. Servers and switches have room for a number of trees,
+    /// whatever job they are of.
+    // spec: E-12
+    fn trees_left(&self, id: JobId) -> usize {
+        let Some(job) = self.jobs.get(&id) else { return 0 };
+        let others = self.jobs.iter().filter(|(other, _)| **other != id);
+        let own = others.filter(|(_, other)| other.owner == job.owner);
+        self.budgets.trees.saturating_sub(own.map(|(_, other)| other.trees.len()).sum())
+    }
+
     /// Welcomes everybody once all are there, or `rank` alone if it came back.
     fn welcome(&mut self, now: Time, id: JobId, rank: u32) -> Result<(), Refusal> {
+        let most_trees = self.trees_left(id);
         let job = find(&mut self.jobs, id)?;
         let is_back = job.welcome.is_some();
         if job.welcome.is_none() && job.is_complete() {
             let is_first = job.hosts.is_empty();
-            job.gather();
+            job.gather(most_trees);
             if is_first && let Err(text) = self.begin(id) {
                 self.fail_job(now, id, text);
                 return Ok(());

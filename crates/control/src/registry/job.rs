@@ -292,26 +292,26 @@ impl Job {
         before
     }
 
-    /// All are there: finds the hosts, and at first the number of trees.
-    pub(super) fn gather(&mut self) {
+    /// All are there: finds the hosts, and at first the number of trees, of which it may have this number.
+    pub(super) fn gather(&mut self, most_trees: usize) {
         let is_first = self.hosts.is_empty();
         let (leaders, _) = self.places();
         self.hosts = leaders;
         if is_first {
-            self.trees.resize_with(self.count_trees(), Plan::default);
+            self.trees.resize_with(self.count_trees(most_trees), Plan::default);
         }
     }
 
     /// Number of trees: as many as all ranks have sending threads, and one where all ranks are on one host, which send
     /// nothing. A job that was set up before keeps its number.
-    // spec: F-04
-    fn count_trees(&self) -> usize {
+    // spec: F-04, E-12
+    fn count_trees(&self, most: usize) -> usize {
         let known = self.ranks.values().map(|attendee| attendee.resumes.len()).max();
         if let Some(known) = known.filter(|known| self.is_resumed && *known > 0) {
             return known;
         }
         let least = self.ranks.values().map(Attendee::threads).min();
-        if self.hosts.len() == 1 { 1 } else { least.unwrap_or(1) }
+        if self.hosts.len() == 1 { 1 } else { least.unwrap_or(1).min(most).max(1) }
     }
 
     /// A rank that has fewer sending threads than the job has trees, which it had before the registry forgot it.

@@ -90,6 +90,7 @@ impl Hall {
                 jobs: JOBS_MAX,
                 unattended: JOBS_MAX,
                 ranks: RANKS_MAX,
+                trees: usize::MAX,
                 ..JobBudgets::default()
             },
         };

@@ -318,3 +318,24 @@ fn a_job_that_comes_back_with_fewer_threads_at_a_rank_fails_and_says_so() {
     let text = hall.failure(0).text;
     assert!(text.contains("3 sending threads") && text.contains("rank 1 offers"), "{text}");
 }
+
+/// Jobs of one token with many sending threads leave room for the trees of others.
+// spec: E-12 machine
+#[test]
+fn a_job_has_as_many_trees_as_its_token_has_left() {
+    let mut hall = set_up(&[4, 4]);
+    hall.registry.budgets.trees = 6;
+    let trees = |hall: &Hall, job| hall.registry.jobs[&job].trees.len();
+    assert_eq!(trees(&hall, hall.job), 4, "what it has it keeps");
+    for (number, (name, expected)) in (1..).zip([("second", 2), ("third", 1), ("fourth", 1)]) {
+        hall.job = hall.register_as(name, Settings::default(), None).unwrap();
+        for rank in 0..2 {
+            let place = 100 * number + rank;
+            let more_nodes = (1..4).map(|tree| more_node(place, tree)).collect();
+            let process = Process { node: node(place), life: place.into() };
+            let host = format!("host {place}");
+            hall.attend(Join { more_nodes, process, ..hall.join(rank, &host) }).unwrap();
+        }
+        assert_eq!(trees(&hall, hall.job), expected, "{name}");
+    }
+}
