@@ -434,8 +434,7 @@ impl Epoch {
     /// How long a fragment may be unanswered.
     fn timeout(&self, work: &Work) -> Span {
         let expected = self.rtt.expected().unwrap_or(Span::ZERO);
-        let max = work.config.timeout_max.max(expected);
-        self.rtt.timeout(RtoLimits { max, ..rto_limits(&work.config) })
+        self.rtt.timeout(rto_limits(&work.config)).max(expected)
     }
 
     fn next_timeout(&self, work: &Work) -> Time {
@@ -465,9 +464,11 @@ fn control_start(setup: &Setup) -> ControlStart {
     ControlStart { packet_bytes, initial_packets: (INITIAL_WINDOW_BYTES / packet_bytes).max(2) }
 }
 
-/// Limits of the timeout of a fragment. Another worker may be late for long, so that round trips have none.
+/// Limits of the timeout of a fragment. A round trip contains the wait for the latest worker, which may itself wait for the
+/// timeout of a lost packet: without a limit, timeouts lengthen round trips, and those the timeouts of all workers.
+// spec: A-33
 fn rto_limits(config: &Config) -> RtoLimits {
-    RtoLimits { initial: config.timeout_after, min: config.timeout_after, max: Span::MAX }
+    RtoLimits { initial: config.timeout_after, min: config.timeout_after, max: config.timeout_max }
 }
 
 /// Whether a set-up has what a worker counts on.

@@ -20,8 +20,8 @@ pub struct Config {
     /// How long to wait at least after the last answer before the oldest fragment alone is asked for,
     /// and at least two round trips: cheaper than a timeout, and sooner where it is set. Default never.
     pub probe_after: Option<Span>,
-    /// Longest such time, however often it was doubled because nothing came. Default 64 ms: six
-    /// doublings, since another worker may just be late.
+    /// Longest such time, however often it was doubled because nothing came, and the longest round trip that is learned
+    /// from. Default 64 ms: six doublings, since another worker may just be late.
     pub timeout_max: Span,
     /// A fragment is lost when so many that were sent later were answered. Default 3. 0 where
     /// packets are sprayed or prioritised and overtaking means nothing: then by time only.

@@ -135,6 +135,13 @@ fn a_seed_that_failed_is_fine() {
     run(170_559).expect("operations of different numbers are not added");
 }
 
+// Many ranks, many losses: the timeouts of all ranks grew with each other's.
+// spec: A-33 simulator
+#[test]
+fn a_seed_that_was_slow_ends() {
+    run(69_156).expect("every operation ends in time");
+}
+
 #[test]
 #[ignore = "replays the seed in THALWEG_SEED"]
 fn replay() {

@@ -168,6 +168,19 @@ fn timeouts_double_until_something_comes() {
     assert_eq!(bench.worker.stats().timeouts, 4 * 8 + 3);
 }
 
+/// Another worker was late, and its own packets were lost: whoever waited takes no measure from that.
+// spec: A-33 machine
+#[test]
+fn a_round_trip_that_waited_for_others_does_not_make_timeouts_long() {
+    let mut bench = Bench::with_sent(setup(), config(), 2);
+    bench.wait(Span::from_s(100));
+    bench.answer([0, 1]);
+    bench.submit_length(4);
+    bench.sent();
+    // Twice 64 ms: smoothed 64 ms, and 4 deviations of 32 · 3/4.
+    assert_eq!(bench.expire(), Span::from_ms(160));
+}
+
 // spec: A-34 machine
 #[test]
 fn a_late_worker_is_no_congestion_but_a_lost_packet_is() {
