@@ -19,6 +19,9 @@ pub struct Windowed {
     /// Random numbers of controls: each message has its own, independent of all others of the endpoint.
     control_rngs: Rng,
     senders: Vec<Sender>,
+    /// Random numbers of the control of each place. Few controls draw any: beside the senders, they take no room between
+    /// what every packet needs.
+    rngs: Vec<Rng>,
     /// Number of messages that were started before the one of each place, modulo 2^32.
     started_after: Vec<u32>,
     vacant: Vec<u32>,
@@ -46,6 +49,7 @@ impl Protocol for Windowed {
             control_rngs: Rng::new(config.seed).stream("bbr"),
             config,
             senders: Vec::new(),
+            rngs: Vec::new(),
             started_after: Vec::new(),
             vacant: Vec::new(),
             ready: Turns::default(),
@@ -74,12 +78,12 @@ impl Protocol for Windowed {
     ) -> Result<FlowId, StartError> {
         let slot = self.vacant_slot()?;
         let flow = FlowId::new(number, slot);
-        let rng = self.control_rngs.nth(number);
         let path = match self.paths.get(&message.dst) {
-            Some(path) => path.for_next(rng),
-            None => Path::new(&self.config, &self.control, rng),
+            Some(path) => path.for_next(),
+            None => Path::new(&self.config, &self.control),
         };
         self.senders[slot as usize].begin(&self.config, now, flow, message, path)?;
+        self.rngs[slot as usize] = self.control_rngs.nth(number);
         self.started_after[slot as usize] = self.started;
         self.started = self.started.wrapping_add(1);
         self.vacant.pop();
@@ -135,7 +139,8 @@ impl Protocol for Windowed {
             // Late answers come when a message is done and its place has the next one.
             return;
         }
-        match sender.on_ack(&self.config, now, src, ack) {
+        let rng = &mut self.rngs[slot as usize];
+        match sender.on_ack(&self.config, now, (src, ack), rng) {
             Outcome::Rejected => inbox.dropped.malformed += 1,
             Outcome::Continues => {
                 self.timers.arm(slot, sender.deadline);
@@ -260,8 +265,9 @@ impl Windowed {
         if slot >> FlowId::SLOT_BITS != 0 {
             return Err(StartError::TooMany);
         }
-        let path = Path::new(&self.config, &self.control, self.control_rngs.clone());
+        let path = Path::new(&self.config, &self.control);
         self.senders.push(Sender::vacant(&self.config, path));
+        self.rngs.push(self.control_rngs.clone());
         self.started_after.push(0);
         self.vacant.push(slot);
         Ok(slot)

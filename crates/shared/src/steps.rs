@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use thalweg_core::{Combine, Element};
-use thalweg_values::combine;
+use thalweg_values::{combine, divide};
 
 use crate::pipeline::{Place, Steps};
 
@@ -14,11 +14,19 @@ const BLOCK_BYTES: usize = 8 << 10;
 /// the others' slices, which takes longer.
 const WHOLE_PART_OF_CHUNK: usize = 32;
 
+/// Arithmetic of a combination.
+#[derive(Clone, Copy)]
+pub(crate) struct Arithmetic {
+    pub(crate) element: Element,
+    pub(crate) how: Combine,
+    /// Number by which the combination is divided: what makes a mean of a sum.
+    pub(crate) divisor: u32,
+}
+
 /// Combines data for everybody, or for one.
 pub(crate) struct Reduce<'a> {
     data: &'a mut [u8],
-    element: Element,
-    how: Combine,
+    arithmetic: Arithmetic,
     /// Whether this member gets the combination.
     is_for_me: bool,
     /// Whether others get it too.
@@ -33,14 +41,13 @@ impl<'a> Reduce<'a> {
     /// Without a root, everybody gets the combination.
     pub(crate) fn new(
         data: &'a mut [u8],
-        (element, how): (Element, Combine),
+        arithmetic: Arithmetic,
         (me, root): (u32, Option<u32>),
         chunk_bytes: usize,
         scratch: &'a mut Vec<u8>,
     ) -> Reduce<'a> {
         Reduce {
-            element,
-            how,
+            arithmetic,
             is_for_me: root.is_none_or(|root| root == me),
             is_for_others: root != Some(me),
             is_whole: data.len() <= chunk_bytes / WHOLE_PART_OF_CHUNK,
@@ -77,7 +84,13 @@ impl<'a> Reduce<'a> {
                 &*copy
             })
             .collect();
-        combine(self.element, self.how, &parts, &mut result[..bytes]);
+        let Arithmetic { element, how, divisor } = self.arithmetic;
+        let result = &mut result[..bytes];
+        combine(element, how, &parts, result);
+        // While it is in the cache. Every value is divided once, by the member that combines it.
+        if divisor > 1 {
+            divide(element, result, divisor);
+        }
     }
 }
 

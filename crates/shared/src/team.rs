@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use thalweg_core::{Combine, Element, Fingerprint, OperationKind};
+use thalweg_values::divide;
 
 use crate::assemble::{self, Wait};
 use crate::board::LEFT;
@@ -17,7 +18,7 @@ use crate::gate::Gate;
 use crate::layout::Layout;
 use crate::pipeline::{self, Steps};
 use crate::process::Process;
-use crate::steps::{Barrier, Broadcast, Gather, Reduce};
+use crate::steps::{Arithmetic, Barrier, Broadcast, Gather, Reduce};
 
 /// How much of a tensor moves at a time unless told otherwise.
 ///
@@ -153,10 +154,21 @@ impl Team {
         how: Combine,
         data: &mut [u8],
     ) -> Result<(), TeamError> {
+        self.all_reduce_divided(element, how, 1, data)
+    }
+
+    /// The same as [`Team::all_reduce`], and every value is divided by a number: what makes a mean of a sum.
+    pub fn all_reduce_divided(
+        &mut self,
+        element: Element,
+        how: Combine,
+        divisor: u32,
+        data: &mut [u8],
+    ) -> Result<(), TeamError> {
         let call = Call::reduction(None, element, how, data.len());
         let is_whole = data.len().is_multiple_of(element.bytes());
         self.require(is_whole, call, Misuse::PartialValue)?;
-        self.reduce(call, (element, how), None, data)
+        self.reduce(call, Arithmetic { element, how, divisor }, None, data)
     }
 
     /// The root's data becomes the combination of all, as in [`Team::all_reduce`]; that of the others
@@ -172,7 +184,7 @@ impl Team {
         self.require(root < self.members(), call, Misuse::NoSuchRoot)?;
         let is_whole = data.len().is_multiple_of(element.bytes());
         self.require(is_whole, call, Misuse::PartialValue)?;
-        self.reduce(call, (element, how), Some(root), data)
+        self.reduce(call, Arithmetic { element, how, divisor: 1 }, Some(root), data)
     }
 
     /// Everybody's data becomes the root's.
@@ -198,17 +210,20 @@ impl Team {
     fn reduce(
         &mut self,
         call: Call,
-        values: (Element, Combine),
+        arithmetic: Arithmetic,
         root: Option<u32>,
         data: &mut [u8],
     ) -> Result<(), TeamError> {
         // One value alone is its own combination.
         if self.members() == 1 {
+            if arithmetic.divisor > 1 {
+                divide(arithmetic.element, data, arithmetic.divisor);
+            }
             return Ok(());
         }
         let me = self.me();
         self.run(call, |chunk_bytes, scratch| {
-            Reduce::new(data, values, (me, root), chunk_bytes, scratch)
+            Reduce::new(data, arithmetic, (me, root), chunk_bytes, scratch)
         })
     }
 

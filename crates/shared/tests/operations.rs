@@ -77,6 +77,17 @@ fn all_reduce() {
     });
 }
 
+#[test]
+fn means_are_the_sums_divided_once() {
+    for_all(|team, element, length| {
+        let mut data = own(team, element, length);
+        team.all_reduce_divided(element, Combine::Sum, team.members(), &mut data).unwrap();
+        let mut expected = combined(team.members(), element, Combine::Sum, length);
+        thalweg_values::divide(element, &mut expected, team.members());
+        assert!(data == expected, "{} {} × {length}", team.members(), element.name());
+    });
+}
+
 /// A member combines its slice of a chunk in blocks, here several of them.
 // spec: T-08 sockets
 #[test]

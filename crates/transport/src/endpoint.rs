@@ -316,13 +316,7 @@ impl<P: Protocol> Endpoint<P> {
                 Ok(data) => self.handle_data(now, &data, packet),
                 Err(_) => self.inbox.dropped.malformed += 1,
             },
-            Kind::FlowAck => match Ack::decode_checked(prefix, header) {
-                // No honest endpoint answers a message that was never sent.
-                Ok(ack) if FlowId(ack.flow).number() < self.next_number => {
-                    self.handle_ack(now, packet.meta.src, &ack);
-                }
-                _ => self.inbox.dropped.malformed += 1,
-            },
+            Kind::FlowAck => self.handle_ack(now, prefix, packet),
             Kind::FlowCredit if P::TAKES_CREDIT => match Credit::decode_checked(prefix, header) {
                 Ok(credit) => self.protocol.on_credit(now, packet.meta.src, &credit),
                 Err(_) => self.inbox.dropped.malformed += 1,
@@ -341,10 +335,17 @@ impl<P: Protocol> Endpoint<P> {
         }
     }
 
-    // Data and acknowledgements have little in common: in functions of their own, both have enough registers.
+    // Data and acknowledgements have little in common: in functions of their own, both have enough registers. What is
+    // decoded stays in them.
     #[inline(never)]
-    fn handle_ack(&mut self, now: Time, src: NodeId, ack: &Ack) {
-        self.protocol.on_ack(&mut self.inbox, now, src, ack);
+    fn handle_ack(&mut self, now: Time, prefix: Prefix, packet: &Packet<'_>) {
+        match Ack::decode_checked(prefix, packet.header) {
+            // No honest endpoint answers a message that was never sent.
+            Ok(ack) if FlowId(ack.flow).number() < self.next_number => {
+                self.protocol.on_ack(&mut self.inbox, now, packet.meta.src, &ack);
+            }
+            _ => self.inbox.dropped.malformed += 1,
+        }
     }
 }
 

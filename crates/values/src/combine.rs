@@ -6,6 +6,8 @@ use half::{bf16, f16};
 use multiversion::multiversion;
 use thalweg_core::{Combine, Element};
 
+use crate::narrow::{Bf16, F16, Narrow};
+
 /// Combines parts value by value, in their order, into `result`, whose old content does not count.
 /// Halves are combined in single precision and rounded once.
 ///
@@ -32,10 +34,10 @@ pub fn combine(element: Element, how: Combine, parts: &[&[u8]], result: &mut [u8
 /// Divides every value in place: what makes a mean of a sum. Integers are rounded towards zero.
 pub fn divide(element: Element, values: &mut [u8], by: u32) {
     match element {
-        Element::F32 => map(values, |value: f32| value / by as f32),
+        Element::F32 => divide_wide::<f32, 4>(values, by as f32),
         Element::F64 => map(values, |value: f64| value / f64::from(by)),
-        Element::F16 => map(values, |value: f16| f16::from_f32(value.to_f32() / by as f32)),
-        Element::Bf16 => map(values, |value: bf16| bf16::from_f32(value.to_f32() / by as f32)),
+        Element::F16 => divide_wide::<f16, 2>(values, by as f32),
+        Element::Bf16 => divide_wide::<bf16, 2>(values, by as f32),
         Element::I8 => map(values, |value: i8| (i64::from(value) / i64::from(by)) as i8),
         Element::I16 => map(values, |value: i16| (i64::from(value) / i64::from(by)) as i16),
         Element::I32 => map(values, |value: i32| (i64::from(value) / i64::from(by)) as i32),
@@ -63,56 +65,107 @@ trait Value<const N: usize>: Copy {
 const BLOCK_VALUES: usize = 1_024;
 
 fn fold<V: Value<N>, const N: usize>(how: Combine, parts: &[&[u8]], result: &mut [u8]) {
-    let Some((first, rest)) = parts.split_first() else { return };
-    let mut wide = [V::Wide::default(); BLOCK_VALUES];
     let result = result.as_chunks_mut::<N>().0;
     let shortest = parts.iter().map(|part| part.len() / N).min().unwrap_or(0).min(result.len());
-    for start in (0..shortest).step_by(BLOCK_VALUES) {
-        let range = start..shortest.min(start + BLOCK_VALUES);
+    let values = |part| &values::<N>(part)[..shortest];
+    let result = &mut result[..shortest];
+    match parts {
+        [] => {}
+        [only] => result.copy_from_slice(values(only)),
+        [first, last] => pair::<V, N>(how, values(first), values(last), result),
+        _ => fold_many::<V, N>(how, parts, result),
+    }
+}
+
+/// Combines three or more parts. None is shorter than the result.
+fn fold_many<V: Value<N>, const N: usize>(how: Combine, parts: &[&[u8]], result: &mut [[u8; N]]) {
+    let [first, second, between @ .., last] = parts else { return };
+    let mut wide = [V::Wide::default(); BLOCK_VALUES];
+    for start in (0..result.len()).step_by(BLOCK_VALUES) {
+        let range = start..result.len().min(start + BLOCK_VALUES);
+        let block = |part| &values::<N>(part)[range.clone()];
         let wide = &mut wide[..range.len()];
-        widen::<V, N>(&first.as_chunks::<N>().0[range.clone()], wide);
-        for part in rest {
-            accumulate::<V, N>(how, &part.as_chunks::<N>().0[range.clone()], wide);
+        begin::<V, N>(how, block(first), block(second), wide);
+        for part in between {
+            add::<V, N>(how, block(part), wide);
         }
-        narrow::<V, N>(wide, &mut result[range]);
+        finish::<V, N>(how, wide, block(last), &mut result[range.clone()]);
     }
 }
 
-// Compiled for wider vectors as well, like the sums of fragments.
-
-#[multiversion(targets("x86_64+avx512f+avx512vl+avx512dq", "x86_64+avx+avx2+f16c"))]
-fn widen<V: Value<N>, const N: usize>(part: &[[u8; N]], wide: &mut [V::Wide]) {
-    for (wide, value) in wide.iter_mut().zip(part) {
-        *wide = V::read(*value).widen();
-    }
+fn values<const N: usize>(part: &[u8]) -> &[[u8; N]] {
+    part.as_chunks().0
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512vl+avx512dq", "x86_64+avx+avx2+f16c"))]
-fn accumulate<V: Value<N>, const N: usize>(how: Combine, part: &[[u8; N]], wide: &mut [V::Wide]) {
-    // One loop for each, so that none has a choice inside.
-    match how {
-        Combine::Sum => each::<V, N>(part, wide, |a, b| V::apply(Combine::Sum, a, b)),
-        Combine::Product => each::<V, N>(part, wide, |a, b| V::apply(Combine::Product, a, b)),
-        Combine::Min => each::<V, N>(part, wide, |a, b| V::apply(Combine::Min, a, b)),
-        Combine::Max => each::<V, N>(part, wide, |a, b| V::apply(Combine::Max, a, b)),
-    }
+/// Calls a function with the operation of each way to combine. So every loop is compiled for each of them, and none
+/// has a choice inside.
+macro_rules! with_operation {
+    ($how:expr, $value:ty, |$operation:ident| $body:expr) => {
+        match $how {
+            Combine::Sum => with_operation!(@ Sum, $value, $operation, $body),
+            Combine::Product => with_operation!(@ Product, $value, $operation, $body),
+            Combine::Min => with_operation!(@ Min, $value, $operation, $body),
+            Combine::Max => with_operation!(@ Max, $value, $operation, $body),
+        }
+    };
+    (@ $how:ident, $value:ty, $operation:ident, $body:expr) => {{
+        let $operation = |a, b: [u8; N]| <$value>::apply(Combine::$how, a, <$value>::read(b).widen());
+        $body
+    }};
 }
 
-#[multiversion(targets("x86_64+avx512f+avx512vl+avx512dq", "x86_64+avx+avx2+f16c"))]
-fn narrow<V: Value<N>, const N: usize>(wide: &[V::Wide], result: &mut [[u8; N]]) {
-    for (value, wide) in result.iter_mut().zip(wide) {
-        *value = V::narrow(*wide).write();
-    }
-}
+// Compiled for wider vectors as well, like the sums of fragments. Every value is read and written as rarely as possible:
+// the first two parts begin a sum, and the last one ends it.
 
-#[inline(always)]
-fn each<V: Value<N>, const N: usize>(
-    part: &[[u8; N]],
-    wide: &mut [V::Wide],
-    apply: impl Fn(V::Wide, V::Wide) -> V::Wide,
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw+avx512dq", "x86_64+avx+avx2"))]
+fn pair<V: Value<N>, const N: usize>(
+    how: Combine,
+    a: &[[u8; N]],
+    b: &[[u8; N]],
+    result: &mut [[u8; N]],
 ) {
-    for (wide, value) in wide.iter_mut().zip(part) {
-        *wide = apply(*wide, V::read(*value).widen());
+    with_operation!(how, V, |operation| for ((result, a), b) in result.iter_mut().zip(a).zip(b) {
+        *result = V::narrow(operation(V::read(*a).widen(), *b)).write();
+    });
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw+avx512dq", "x86_64+avx+avx2"))]
+fn begin<V: Value<N>, const N: usize>(
+    how: Combine,
+    a: &[[u8; N]],
+    b: &[[u8; N]],
+    wide: &mut [V::Wide],
+) {
+    with_operation!(how, V, |operation| for ((wide, a), b) in wide.iter_mut().zip(a).zip(b) {
+        *wide = operation(V::read(*a).widen(), *b);
+    });
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw+avx512dq", "x86_64+avx+avx2"))]
+fn add<V: Value<N>, const N: usize>(how: Combine, part: &[[u8; N]], wide: &mut [V::Wide]) {
+    with_operation!(how, V, |operation| for (wide, part) in wide.iter_mut().zip(part) {
+        *wide = operation(*wide, *part);
+    });
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw+avx512dq", "x86_64+avx+avx2"))]
+fn finish<V: Value<N>, const N: usize>(
+    how: Combine,
+    wide: &[V::Wide],
+    last: &[[u8; N]],
+    result: &mut [[u8; N]],
+) {
+    with_operation!(how, V, |operation| for ((result, wide), last) in
+        result.iter_mut().zip(wide).zip(last)
+    {
+        *result = V::narrow(operation(*wide, *last)).write();
+    });
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512vl+avx512bw+avx512dq", "x86_64+avx+avx2"))]
+fn divide_wide<V: Value<N, Wide = f32>, const N: usize>(values: &mut [u8], by: f32) {
+    for value in values.as_chunks_mut::<N>().0 {
+        *value = V::narrow(V::read(*value).widen() / by).write();
     }
 }
 
@@ -181,12 +234,14 @@ values! {
     };
     f32 as f32, identity, identity;
     f64 as f64, identity, identity;
-    f16 as f32, f16::to_f32, f16::from_f32;
-    bf16 as f32, bf16::to_f32, bf16::from_f32;
+    f16 as f32, |value: f16| F16::widen(value.to_bits()), |wide| f16::from_bits(F16::round(wide));
+    bf16 as f32, |value: bf16| Bf16::widen(value.to_bits()), |wide| bf16::from_bits(Bf16::round(wide));
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn bytes<const N: usize>(values: &[[u8; N]]) -> Vec<u8> {
@@ -245,6 +300,65 @@ mod tests {
         assert_eq!(combined(Element::Bf16, Combine::Sum, &parts), brain(258.0));
     }
 
+    const WAYS: [Combine; 4] = [Combine::Sum, Combine::Product, Combine::Min, Combine::Max];
+
+    /// One value of every part, combined one after the other in the wide type and rounded once.
+    fn one_by_one<V: Value<N>, const N: usize>(how: Combine, values: &[[u8; N]]) -> [u8; N] {
+        let mut wide = values.iter().map(|value| V::read(*value).widen());
+        let first = wide.next().expect("a part");
+        V::narrow(wide.fold(first, |a, b| V::apply(how, a, b))).write()
+    }
+
+    /// Combines parts, and panics where a value is not what all values of its place give one by one.
+    fn check<V: Value<N>, const N: usize>(
+        element: Element,
+        how: Combine,
+        parts: &[Vec<u8>],
+        is_nan: impl Fn([u8; N]) -> bool,
+    ) {
+        let views: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        let mut result = vec![0xee; parts[0].len()];
+        combine(element, how, &views, &mut result);
+        let shortest = parts.iter().map(|part| part.len() / N).min().expect("a part");
+        for (place, value) in result.as_chunks::<N>().0.iter().enumerate() {
+            if place >= shortest {
+                assert_eq!(*value, [0xee; N], "{place} is beyond the shortest");
+                continue;
+            }
+            let values: Vec<_> = parts.iter().map(|part| part.as_chunks::<N>().0[place]).collect();
+            let expected = one_by_one::<V, N>(how, &values);
+            let is_same = *value == expected || (is_nan(*value) && is_nan(expected));
+            assert!(is_same, "{element:?} {how:?} at {place}: {values:x?} gave {value:x?}");
+        }
+    }
+
+    /// Bytes of any value, and often those of the largest numbers, infinities and NaN.
+    fn part() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![
+            4 => any::<u8>(),
+            1 => prop::sample::select(vec![0x00, 0x7f, 0x80, 0xff, 0x7c, 0xfc]),
+        ];
+        (0..6_000usize, prop::collection::vec(byte, 64..512))
+            .prop_map(|(bytes, pattern)| pattern.into_iter().cycle().take(bytes).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn any_number_of_parts_gives_the_bits_of_one_value_after_the_other(
+            parts in prop::collection::vec(part(), 1..10),
+        ) {
+            for how in WAYS {
+                check::<f32, 4>(Element::F32, how, &parts, |v| f32::from_le_bytes(v).is_nan());
+                check::<f64, 8>(Element::F64, how, &parts, |v| f64::from_le_bytes(v).is_nan());
+                check::<f16, 2>(Element::F16, how, &parts, |v| f16::from_le_bytes(v).is_nan());
+                check::<bf16, 2>(Element::Bf16, how, &parts, |v| bf16::from_le_bytes(v).is_nan());
+                check::<i8, 1>(Element::I8, how, &parts, |_| false);
+                check::<u16, 2>(Element::U16, how, &parts, |_| false);
+                check::<i64, 8>(Element::I64, how, &parts, |_| false);
+            }
+        }
+    }
+
     #[test]
     fn long_parts_are_combined_to_the_end() {
         let values: Vec<f32> = (0..5_000).map(|value| value as f32).collect();
@@ -267,6 +381,19 @@ mod tests {
         let mut values = f32s(&[9.0, -3.0]);
         divide(Element::F32, &mut values, 2);
         assert_eq!(values, f32s(&[4.5, -1.5]));
+        for by in [1, 3, 7, 1_000] {
+            for bits in 0..=u16::MAX {
+                let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
+                let mut values = [half.to_le_bytes(), brain.to_le_bytes()];
+                divide(Element::F16, &mut values[0], by);
+                divide(Element::Bf16, &mut values[1], by);
+                let (a, b) = (f16::from_le_bytes(values[0]), bf16::from_le_bytes(values[1]));
+                let expected = f16::from_f32(half.to_f32() / by as f32);
+                assert!(a.to_bits() == expected.to_bits() || half.is_nan() && a.is_nan());
+                let expected = bf16::from_f32(brain.to_f32() / by as f32);
+                assert!(b.to_bits() == expected.to_bits() || brain.is_nan() && b.is_nan());
+            }
+        }
         let mut values = vec![249u8, 9];
         divide(Element::I8, &mut values, 2);
         assert_eq!(values, [253, 4], "-7 / 2 and 9 / 2, towards zero");

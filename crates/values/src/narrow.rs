@@ -72,13 +72,15 @@ const BLOCK: usize = 256;
 
 /// Conversions of one value, without branches: those of `half` ask for features of the processor or branch for every
 /// value, and loops over them are not vectorized.
-trait Narrow {
+pub(crate) trait Narrow {
+    /// The value of these bits.
     fn widen(bits: u16) -> f32;
+    /// The bits of the nearest value, of the even one of two.
     fn round(value: f32) -> u16;
 }
 
-struct F16;
-struct Bf16;
+pub(crate) struct F16;
+pub(crate) struct Bf16;
 
 /// Bits of infinity in single precision. NaN is above.
 const INFINITY: u32 = 0xff << 23;

@@ -37,6 +37,13 @@ pub(crate) const GENERATION: u8 = 1 << 5;
 /// Bit of [`PrefixView::lane`]: the tag covers the body.
 pub(crate) const COVERS_BODY: u8 = 1 << 6;
 
+/// Bits of the first word of a prefix that are the same in all that this version writes: the magic bytes, the versions,
+/// and the lane but for two bits.
+const FIXED_BITS: u64 = 0x00ff_ffff | (!(GENERATION | COVERS_BODY) as u64) << 56;
+
+/// These bits.
+const FIXED: u64 = MAGIC[0] as u64 | (MAGIC[1] as u64) << 8 | (VERSIONS as u64) << 16;
+
 /// Size of the prefix.
 pub const PREFIX_BYTES: usize = size_of::<PrefixView>();
 
@@ -210,13 +217,9 @@ impl PrefixView {
     /// What the bytes say, if they are a prefix.
     #[inline]
     pub fn meaning(&self) -> Result<Prefix, PrefixError> {
-        // What this version writes, looked at first: nearly every packet is.
-        if self.magic == MAGIC
-            && self.versions == VERSIONS
-            && self.lane & !(GENERATION | COVERS_BODY) == 0
-            && let Some(kind) = Kind::from_u8(self.kind)
-        {
-            return Ok(self.of_kind(kind));
+        // What this version writes, looked at first and at once: nearly every packet is.
+        if self.first_word() & FIXED_BITS == FIXED && Kind::from_u8(self.kind).is_some() {
+            return Ok(self.checked());
         }
         self.other_meaning()
     }
@@ -231,17 +234,26 @@ impl PrefixView {
         if !(oldest..=version).contains(&VERSION) {
             return Err(PrefixError::Version { version, oldest });
         }
-        let kind = Kind::from_u8(self.kind).ok_or(PrefixError::Kind(self.kind))?;
+        if Kind::from_u8(self.kind).is_none() {
+            return Err(PrefixError::Kind(self.kind));
+        }
         if self.lane & !(GENERATION | COVERS_BODY) != 0 {
             return Err(PrefixError::Lane(self.lane));
         }
-        Ok(self.of_kind(kind))
+        Ok(self.checked())
     }
 
+    /// The meaning, where the bytes were found to have one.
     #[inline]
-    fn of_kind(&self, kind: Kind) -> Prefix {
-        let word = u64::from(self.lane) << 32 | u64::from(self.epoch.get()) << 8 | kind as u64;
-        Prefix { job: JobId(self.job.get()), word }
+    fn checked(&self) -> Prefix {
+        Prefix { job: JobId(self.job.get()), word: self.first_word() >> 24 }
+    }
+
+    /// All fields before the job: the magic bytes, the versions, the kind, the epoch, the lane.
+    #[inline]
+    fn first_word(&self) -> u64 {
+        let [first, ..]: &[[u8; 8]; 3] = transmute_ref!(self);
+        u64::from_le_bytes(*first)
     }
 }
 
@@ -256,7 +268,7 @@ impl Prefix {
     ) -> Prefix {
         let odd = flag(generation == Generation::Odd, GENERATION);
         let lane = odd | flag(covers_body, COVERS_BODY);
-        PrefixView { lane, ..PrefixView::new(kind, job, epoch) }.of_kind(kind)
+        PrefixView { lane, ..PrefixView::new(kind, job, epoch) }.checked()
     }
 
     /// How to read the rest.

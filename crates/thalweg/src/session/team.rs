@@ -8,7 +8,7 @@ use std::time::Duration;
 use thalweg_control::{Failure, FailureKind, Welcome};
 use thalweg_core::{Combine, Element, Fingerprint, Mismatch};
 use thalweg_shared::{Team, TeamError};
-use thalweg_values::{Coverage, Tensor, divide};
+use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::coverage;
 use zerocopy::IntoBytes;
 
@@ -96,10 +96,7 @@ impl TeamThread {
         let part = begin(&post, fingerprint);
         self.queue(move |team| {
             team.label(Some(fingerprint));
-            let combined = team.all_reduce(element, how, values.as_mut());
-            if divisor > 1 && combined.is_ok() {
-                divide(element, values.as_mut(), divisor);
-            }
+            let combined = team.all_reduce_divided(element, how, divisor, values.as_mut());
             let combined = combined.map_err(|error| mates.fail(&post, error));
             drop(part);
             reply.end(combined.map(|()| values));

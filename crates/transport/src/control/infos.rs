@@ -7,33 +7,38 @@ use super::PacketInfo;
 /// States of the packets that left after the last acknowledged one, by transmission number.
 #[derive(Clone, Debug, Default)]
 pub struct PacketInfos {
-    infos: VecDeque<(u64, PacketInfo)>,
+    /// `None` before the first state.
+    #[expect(
+        clippy::box_collection,
+        reason = "every flow has this field, and most controls give packets no state"
+    )]
+    infos: Option<Box<VecDeque<(u64, PacketInfo)>>>,
 }
 
 impl PacketInfos {
     /// Keeps the state of a transmission. Transmissions come in their order.
     #[inline]
     pub fn push(&mut self, transmission: u64, info: PacketInfo) {
-        let is_next = self.infos.back().is_none_or(|(last, _)| *last < transmission);
+        let infos = self.infos.get_or_insert_default();
+        let is_next = infos.back().is_none_or(|(last, _)| *last < transmission);
         assert!(is_next, "transmissions come in their order");
-        self.infos.push_back((transmission, info));
+        infos.push_back((transmission, info));
     }
 
     /// Removes and returns the state of a transmission that was acknowledged, and drops those of earlier ones.
     #[inline]
     pub fn take(&mut self, transmission: u64) -> Option<PacketInfo> {
-        // Most controls give packets no state.
-        if self.infos.is_empty() {
-            return None;
-        }
-        let place = self.infos.binary_search_by_key(&transmission, |(number, _)| *number).ok()?;
-        let (_, info) = self.infos.drain(..=place).next_back()?;
+        let infos = self.infos.as_mut()?;
+        let place = infos.binary_search_by_key(&transmission, |(number, _)| *number).ok()?;
+        let (_, info) = infos.drain(..=place).next_back()?;
         Some(info)
     }
 
     /// Drops all states: transmissions are numbered from 0 again.
     pub fn clear(&mut self) {
-        self.infos.clear();
+        if let Some(infos) = &mut self.infos {
+            infos.clear();
+        }
     }
 }
 

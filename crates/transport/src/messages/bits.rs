@@ -6,7 +6,7 @@
 pub struct BitRing {
     /// None, or a power of two of them, at least two. The first word in use is the start's; the
     /// ring grows before a word would stand for two ranges of numbers.
-    words: Vec<u64>,
+    words: Box<[u64]>,
     start: u32,
 }
 
@@ -112,7 +112,7 @@ impl BitRing {
         for word in first..first + self.words.len() as u32 {
             words[word as usize & mask] = self.words[self.slot(word)];
         }
-        self.words = words;
+        self.words = words.into();
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
         for index in 0..1_000 {
             assert!(arrivals.insert(index));
         }
-        assert_eq!(arrivals.above.words.capacity(), 0);
+        assert!(arrivals.above.words.is_empty());
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn timeouts_double_until_something_comes() {
     assert_eq!(bench.worker.stats().timeouts, 4 * 8 + 3);
 }
 
-/// Another worker was late, and its own packets were lost: whoever waited takes no measure from that.
+/// Another worker was late, and its own packets were lost: a worker that waited takes no measure from that.
 // spec: A-33 machine
 #[test]
 fn a_round_trip_that_waited_for_others_does_not_make_timeouts_long() {
