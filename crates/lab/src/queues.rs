@@ -69,7 +69,7 @@ const HEADERS_BYTES: i32 = 34;
 const NEXT_PROGRAM: i32 = -1;
 const DROP: i32 = 2;
 
-/// What a queue has done until now. A piece of up to 64 KB that the kernel passes on whole counts as one packet.
+/// Counters of a queue. A piece of up to 64 KB that the kernel passes on whole counts as one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
     /// Packets that it let in.
@@ -129,7 +129,7 @@ impl Direction {
         Ok(Direction { memory })
     }
 
-    /// What the queues have done until now, the most urgent first.
+    /// Counters of the queues, the most urgent first.
     pub(crate) fn counters(&self) -> io::Result<[QueueCounters; PRIORITIES]> {
         let bytes = self.memory.read()?;
         let mut counters = [QueueCounters::default(); PRIORITIES];
@@ -194,7 +194,7 @@ impl Limits {
         }
     }
 
-    /// What is kept for the queues before the first packet.
+    /// State of the queues before the first packet.
     fn initial(&self) -> Vec<u8> {
         let mut bytes = vec![0; QUEUE_BYTES * PRIORITIES];
         for (queue, threshold) in bytes.chunks_exact_mut(QUEUE_BYTES).zip(self.thresholds) {

@@ -31,7 +31,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Its own handle, and the place of what it shapes.
+    /// Handles of the token bucket, and of the place below it.
     pub(crate) const HANDLE: TcHandle = TcHandle { major: 1, minor: 0 };
     pub(crate) const BELOW: TcHandle = TcHandle { major: 1, minor: 1 };
 

@@ -71,7 +71,7 @@ pub struct Queues {
     /// Packets that find more than this waiting in their queue are marked, the most urgent queue first. `None`: from a
     /// sixteenth of the limit for the most urgent queue to half of it for the last.
     pub thresholds_bytes: Option<[u32; PRIORITIES]>,
-    /// True if packets that are to be marked and are not ECN-capable are dropped.
+    /// True if packets above the threshold that are not ECN-capable are dropped.
     pub drops_unmarkable: bool,
     /// Share of the link that the last queue has while others wait, from 0 to 0.5.
     pub last_share: f64,

@@ -200,3 +200,42 @@ fn each_queue_holds_no_more_than_its_limit() {
     assert_eq!([0, 4, 6].map(|queue: usize| counters[queue].dropped_full), [0, 9, 0]);
     assert!(arrivals.iter().all(|arrival| !arrival.is_marked));
 }
+
+/// Prints packets a second that one link carries, with queues and without. Four sockets send as fast as they can.
+#[test]
+#[ignore = "it measures, which wants a quiet machine"]
+fn measure_what_a_link_carries() {
+    for (queues, name) in [(None, "one queue"), (Some(Queues::default()), "eight queues")] {
+        let rate = Rate::from_gbps(10);
+        let spec = Spec { hosts: 2, rate, per_packet: true, queues, ..Spec::default() };
+        let Some(lab) = build_or_skip(&spec) else { return };
+        let (from, to) = (lab.host(0), lab.host(1));
+        let address = SocketAddr::from((to.address(), PORT));
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for queue in [0, 2, 5, 7] {
+                let is_over = &is_over;
+                let socket = from.run(|| UdpSocket::bind((from.address(), 0))).expect("a place");
+                let socket = socket.expect("a socket");
+                let tos = Dscp::of_priority(queue).code() << 2;
+                SockRef::from(&socket).set_tos_v4(tos.into()).expect("a type of service");
+                scope.spawn(move || {
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        let _ = socket.send_to(&[0; PAYLOAD_BYTES], address);
+                    }
+                });
+            }
+            let received = || to.counters().expect("counters").received_packets;
+            std::thread::sleep(Duration::from_millis(500));
+            let (start, before) = (std::time::Instant::now(), received());
+            std::thread::sleep(Duration::from_secs(3));
+            let packets = received() - before;
+            let per_s = packets as f64 / start.elapsed().as_secs_f64();
+            println!(
+                "{name}: {per_s:.0} packets a second, {:.2} Gbps",
+                per_s * f64::from(WIRE_BYTES) * 8e-9
+            );
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    }
+}

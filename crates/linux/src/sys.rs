@@ -13,7 +13,7 @@ const MAP_UPDATE: libc::c_int = 2;
 const PROGRAM_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
 
-/// What a program is run for.
+/// Events that a program is run for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hook {
     /// Packets at a device.
@@ -162,7 +162,7 @@ impl Memory {
         unsafe { open(MAP_CREATE, &create) }.map(|file| Memory { file, bytes })
     }
 
-    /// What is there now.
+    /// Reads all of it.
     pub fn read(&self) -> io::Result<Vec<u8>> {
         // The kernel copies in units of eight bytes.
         let mut bytes = vec![0; self.bytes.next_multiple_of(8)];
