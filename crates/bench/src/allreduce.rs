@@ -16,6 +16,7 @@ use thalweg_core::Rate;
 
 pub use self::rank::{RankArguments, rank};
 use self::stage::Stage;
+use crate::queues::QueueArguments;
 use crate::tools::{percentile, round};
 
 /// What `thalweg bench allreduce` takes.
@@ -46,6 +47,8 @@ pub struct AllReduceArguments {
     /// The lab's links carry packets one by one, as a wire does; wanted with --loss
     #[arg(long, requires = "lab")]
     per_packet: bool,
+    #[command(flatten)]
+    queues: QueueArguments,
     /// MTU of every link of the lab, 576 to 9000 bytes
     #[arg(long, default_value_t = 1_500, requires = "lab")]
     mtu: u16,
@@ -116,6 +119,8 @@ Examples:
       the same on slow links that lose every hundredth packet
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 4 --jobs 2
       two jobs that share hosts, links and switch
+  sudo thalweg bench allreduce --lab --hosts 4 --rate 100mbit --per-packet --mb 4 --queues 8
+      through ports with eight queues, which packets choose by their DSCP
   sudo thalweg bench allreduce --lab --hosts 8 --rate 100mbit --per-packet --mb 97.5 --loss 0.01 \\
       --lossy-hosts 1 --collective aggregate --bound 0.1
       a model as large as ResNet50, one host with a bad link, and gradients that may lack a tenth
@@ -346,6 +351,7 @@ impl Outcome {
             "bound": arguments.bound,
             "window": arguments.window.name(),
             "lossy_hosts": arguments.lossy_hosts,
+            "queues": arguments.queues.number(),
             "missing": self.missing.map(|share| round(share, 4)),
             "shared_memory": !arguments.lab && !arguments.no_shared_memory,
             "cores": arguments.cores.unwrap_or_else(default_cores),

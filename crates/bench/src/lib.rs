@@ -6,6 +6,7 @@ pub mod embedded;
 mod fabric;
 mod hold;
 mod pacing;
+pub mod queues;
 mod schedule;
 mod switch;
 mod tools;

@@ -10,6 +10,7 @@ use thalweg_core::Rate;
 use thalweg_lab::{Lab, Place, Program, Spec};
 
 use thalweg_bench::embedded::{Daemons, TOKEN, Threads};
+use thalweg_bench::queues::QueueArguments;
 
 /// Where torch programs meet, on host 0.
 const MASTER_PORT: u16 = 29_500;
@@ -47,6 +48,8 @@ pub(crate) struct LabArguments {
     /// They are joined by links as fast as all hosts of a rack together.
     #[arg(long, default_value_t = 1)]
     racks: u32,
+    #[command(flatten)]
+    queues: QueueArguments,
     /// Start a switch in every rack and a server on a host of its own, and tell the commands
     ///
     /// They find them in THALWEG_SWITCH, THALWEG_SERVER and THALWEG_TOKEN, where torch programs with the
@@ -97,7 +100,9 @@ Examples:
   sudo thalweg lab --hosts 8 --rate 1gbit --daemons -- python3 -m thalweg.torch.bench --mb 16
       all-reduces through a switch that sums, beside Gloo
   sudo thalweg lab --hosts 8 --racks 2 -- python3 train.py
-      the same in two racks";
+      the same in two racks
+  sudo thalweg lab --hosts 4 --rate 100mbit --per-packet --queues 8 --drop-unmarkable -- ./flows
+      ports with eight queues by DSCP, which mark and drop by what they hold";
 
 /// Runs it.
 pub(crate) fn lab(arguments: &LabArguments) -> Result<(), Failure> {
@@ -111,6 +116,7 @@ pub(crate) fn lab(arguments: &LabArguments) -> Result<(), Failure> {
         core_mtu_bytes: None,
         racks: arguments.racks,
         servers: u32::from(arguments.daemons),
+        queues: arguments.queues.queues()?,
     })?;
     let threads = Threads { cores: arguments.cores, ..Threads::default() };
     let daemons = arguments.daemons.then(|| Daemons::in_lab(&lab, threads)).transpose()?;

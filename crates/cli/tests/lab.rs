@@ -57,6 +57,34 @@ fn every_host_knows_who_it_is() {
 }
 
 #[test]
+fn links_have_queues_when_asked_for() {
+    let script = "echo $RANK";
+    let options = ["--hosts", "2", "--queues", "8", "--queue-limit", "64KiB", "--drop-unmarkable"];
+    let Some(output) = lab(&options, script) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(sorted_lines(&output.stdout), ["[0] 0", "[1] 1"]);
+}
+
+#[test]
+fn queues_that_no_link_can_have_say_what_to_change() {
+    let cases: [(&[&str], &str); 4] = [
+        (&["--queues", "4"], "8..=8"),
+        (&["--queues", "8", "--ecn-thresholds", "1KB,2KB"], "has 2 sizes: give one or 8"),
+        (
+            &["--queues", "8", "--last-share", "0.7"],
+            "a share of 0.7 for the last queue: give 0 to 0.5",
+        ),
+        (&["--queues", "8", "--queue-limit", "5GiB"], "give less than 4 GiB"),
+    ];
+    for (options, message) in cases {
+        let output = thalweg(&[&["lab"], options, &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        let errors = text(&output.stderr);
+        assert!(errors.contains(message), "{errors}");
+    }
+}
+
+#[test]
 fn daemons_are_there_when_asked_for() {
     let script = "echo $THALWEG_SWITCH $THALWEG_SERVER; test -n \"$THALWEG_TOKEN\"";
     let Some(output) = lab(&["--hosts", "2", "--racks", "2", "--daemons"], script) else { return };

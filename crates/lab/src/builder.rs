@@ -14,6 +14,7 @@
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::LabError;
@@ -21,10 +22,11 @@ use crate::lab::Lab;
 use crate::link::{self, End, LOOPBACK};
 use crate::loss::Loss;
 use crate::namespace::Namespace;
-use crate::netlink::Netlink;
-use crate::place::Place;
+use crate::place::{LinkQueues, Place};
+use crate::queues::Direction;
 use crate::shape::Shape;
 use crate::spec::Spec;
+use thalweg_linux::Netlink;
 
 const HOST_INTERFACE: &str = "eth0";
 const BRIDGE_INTERFACE: &str = "br0";
@@ -44,6 +46,8 @@ struct Node {
     namespace: Namespace,
     /// All devices but the loopback one, in the order in which they were made.
     devices: u32,
+    /// Queues of a host's link.
+    queues: Option<LinkQueues>,
 }
 
 impl<'a> Builder<'a> {
@@ -126,7 +130,7 @@ impl<'a> Builder<'a> {
         let far = node.end(HOST_INTERFACE.to_owned(), Some(address));
         let port = rack.end(port, None);
         let shape = Shape::new(self.spec.rate, 1, self.spec.per_packet);
-        self.connect((rack, &port), (&mut node, &far), shape, self.spec.mtu_bytes)?;
+        node.queues = self.connect((rack, &port), (&mut node, &far), shape, self.spec.mtu_bytes)?;
         let netlink = &mut node.namespace.netlink;
         link::add_address(netlink, MAIN, address)?;
         match lossy {
@@ -162,7 +166,7 @@ impl<'a> Builder<'a> {
         (far, end): (&mut Node, &End),
         shape: Shape,
         mtu_bytes: u16,
-    ) -> Result<(), LabError> {
+    ) -> Result<Option<LinkQueues>, LabError> {
         let near = &mut near.namespace.netlink;
         link::add_pair(near, port, MAIN, end, far.namespace.file.as_raw_fd())?;
         let far = &mut far.namespace.netlink;
@@ -173,7 +177,28 @@ impl<'a> Builder<'a> {
             link::set_mtu(netlink, index, mtu_bytes)?;
             shape.apply(netlink, index)?;
         }
-        link::bring_up(near, port.index)
+        let queues = self.add_queues(shape, (&mut *near, port.index), (far, end.index))?;
+        link::bring_up(near, port.index)?;
+        Ok(queues)
+    }
+
+    /// Makes the queues of both directions of a link, if it has queues.
+    fn add_queues(
+        &self,
+        shape: Shape,
+        (near, port): (&mut Netlink, u32),
+        (far, end): (&mut Netlink, u32),
+    ) -> Result<Option<LinkQueues>, LabError> {
+        let Some(queues) = &self.spec.queues else { return Ok(None) };
+        let shape = (&shape, self.piece_bytes());
+        let to = Direction::apply(queues, shape, (&mut *near, port), (&mut *far, end))?;
+        let from = Direction::apply(queues, shape, (far, end), (near, port))?;
+        Ok(Some(LinkQueues { to, from }))
+    }
+
+    /// Bytes of the longest piece that the kernel passes on whole.
+    fn piece_bytes(&self) -> u32 {
+        if self.spec.per_packet { self.spec.mtu_bytes.into() } else { u16::MAX.into() }
     }
 
     /// What a device receives is lost now and then.
@@ -193,7 +218,7 @@ impl Node {
     fn new() -> Result<Node, LabError> {
         let mut namespace = Namespace::new()?;
         link::bring_up(&mut namespace.netlink, LOOPBACK)?;
-        Ok(Node { namespace, devices: 0 })
+        Ok(Node { namespace, devices: 0, queues: None })
     }
 
     /// The next device.
@@ -213,7 +238,8 @@ impl Node {
     }
 
     fn into_place(self, interface: &'static str, address: Ipv4Addr) -> Place {
-        Place { address, interface, index: MAIN, namespace: self.namespace.file }
+        let queues = self.queues.map(Arc::new);
+        Place { address, interface, index: MAIN, namespace: self.namespace.file, queues }
     }
 }
 

@@ -31,6 +31,11 @@ pub(crate) const TBF: Ability = Ability {
     option: "CONFIG_NET_SCH_TBF",
     absent: &[libc::EOPNOTSUPP, libc::ENOENT],
 };
+pub(crate) const HTB: Ability = Ability {
+    what: "hierarchical token buckets",
+    option: "CONFIG_NET_SCH_HTB",
+    absent: &[libc::EOPNOTSUPP, libc::ENOENT],
+};
 pub(crate) const CLSACT: Ability = Ability {
     what: "classifiers of received packets",
     option: "CONFIG_NET_SCH_INGRESS",

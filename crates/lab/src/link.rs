@@ -13,8 +13,8 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::error::LabError;
 use crate::kernel::{ADDRESS, BRIDGE, NETLINK, VETH};
-use crate::netlink::Netlink;
 use crate::spec::PREFIX_BITS;
+use thalweg_linux::Netlink;
 
 /// The kernel's number for the loopback device of every namespace.
 pub(crate) const LOOPBACK: u32 = 1;

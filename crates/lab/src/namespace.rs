@@ -7,8 +7,8 @@ use std::thread;
 
 use crate::error::LabError;
 use crate::kernel::{NAMESPACE, NETLINK};
-use crate::netlink::Netlink;
 use crate::sys;
+use thalweg_linux::Netlink;
 
 /// A network namespace that lives as long as its file is open or a process is in it.
 pub(crate) struct Namespace {

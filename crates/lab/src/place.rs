@@ -7,13 +7,15 @@ use std::process::Command;
 use std::sync::Arc;
 
 use netlink_packet_route::link::LinkAttribute;
+use thalweg_core::PRIORITIES;
 
 use crate::error::LabError;
-use crate::kernel::{NAMESPACE, NETLINK};
+use crate::kernel::{BPF, NAMESPACE, NETLINK};
 use crate::link;
 use crate::namespace::on_thread;
-use crate::netlink::Netlink;
+use crate::queues::{Direction, QueueCounters};
 use crate::sys;
+use thalweg_linux::Netlink;
 
 /// A host, a server or a switch: somewhere in a lab that programs and threads can run.
 #[derive(Clone)]
@@ -22,6 +24,16 @@ pub struct Place {
     pub(crate) interface: &'static str,
     pub(crate) index: u32,
     pub(crate) namespace: Arc<OwnedFd>,
+    /// Queues of its link, if it is a host or a server and links have queues.
+    pub(crate) queues: Option<Arc<LinkQueues>>,
+}
+
+/// The queues of both directions of a link.
+pub(crate) struct LinkQueues {
+    /// Towards the host.
+    pub(crate) to: Direction,
+    /// From the host.
+    pub(crate) from: Direction,
 }
 
 /// What a place has sent and received. A piece of up to 64 KB that the kernel passes on whole counts
@@ -102,6 +114,27 @@ impl Place {
             _ => None,
         });
         Ok(counters.unwrap_or_default())
+    }
+}
+
+impl Place {
+    /// Counters of the queues of its switch's port, through which it receives. `None` for a switch, and in a lab without
+    /// queues.
+    pub fn queues_to(&self) -> Result<Option<[QueueCounters; PRIORITIES]>, LabError> {
+        self.queue_counters(|queues| &queues.to)
+    }
+
+    /// Counters of its own queues, through which it sends.
+    pub fn queues_from(&self) -> Result<Option<[QueueCounters; PRIORITIES]>, LabError> {
+        self.queue_counters(|queues| &queues.from)
+    }
+
+    fn queue_counters(
+        &self,
+        direction: impl Fn(&LinkQueues) -> &Direction,
+    ) -> Result<Option<[QueueCounters; PRIORITIES]>, LabError> {
+        let counters = self.queues.as_deref().map(|queues| direction(queues).counters());
+        counters.transpose().map_err(|error| BPF.refused(error))
     }
 }
 

@@ -1,13 +1,12 @@
 //! The rate of a link: a token bucket in front of it.
 
-use netlink_packet_core::DefaultNla;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader, TcOption};
 use thalweg_core::Rate;
+use thalweg_linux::{Netlink, option, traffic_control};
 
 use crate::error::LabError;
 use crate::kernel::TBF;
-use crate::netlink::{Netlink, traffic_control};
 
 /// Up to this rate bursts and queues have their base size. Above it they grow in proportion, or the
 /// kernel's timers would be too coarse for the rate.
@@ -26,12 +25,16 @@ const TC_LINKLAYER_ETHERNET: u8 = 1;
 /// How one direction of a link is shaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    bytes_per_s: u64,
-    burst_bytes: u32,
-    queue_bytes: u32,
+    pub(crate) bytes_per_s: u64,
+    pub(crate) burst_bytes: u32,
+    pub(crate) queue_bytes: u32,
 }
 
 impl Shape {
+    /// Handles of the token bucket, and of the place below it.
+    pub(crate) const HANDLE: TcHandle = TcHandle { major: 1, minor: 0 };
+    pub(crate) const BELOW: TcHandle = TcHandle { major: 1, minor: 1 };
+
     /// For a link as fast as `links` of this rate together.
     pub(crate) fn new(rate: Rate, links: u32, per_packet: bool) -> Shape {
         let bps = rate.as_bps().saturating_mul(u64::from(links));
@@ -45,8 +48,8 @@ impl Shape {
 
     /// Shapes what leaves through a link.
     pub(crate) fn apply(&self, netlink: &mut Netlink, index: u32) -> Result<(), LabError> {
-        let handle = TcHandle { major: 1, minor: 0 };
-        let header = TcHeader { handle, parent: TcHandle::ROOT, ..TcHeader::default() };
+        let header =
+            TcHeader { handle: Shape::HANDLE, parent: TcHandle::ROOT, ..TcHeader::default() };
         let mut message = traffic_control(header, index, "tbf");
         message.attributes.push(TcAttribute::Options(self.options()));
         let made = netlink.create(RouteNetlinkMessage::NewQueueDiscipline(message));
@@ -54,7 +57,6 @@ impl Shape {
     }
 
     fn options(&self) -> Vec<TcOption> {
-        let option = |kind, value: &[u8]| TcOption::Other(DefaultNla::new(kind, value.to_vec()));
         let mut options = vec![
             option(TCA_TBF_PARMS, &self.parameters()),
             option(TCA_TBF_BURST, &self.burst_bytes.to_ne_bytes()),
@@ -98,10 +100,7 @@ mod tests {
     fn rates_beyond_32_bits_have_an_attribute_of_their_own() {
         assert_eq!(Shape::new(Rate::from_gbps(34), 1, false).options().len(), 2);
         let fast = Shape::new(Rate::from_gbps(40), 1, false);
-        assert_eq!(
-            fast.options()[2],
-            TcOption::Other(DefaultNla::new(4, 5_000_000_000_u64.to_ne_bytes().to_vec()))
-        );
+        assert_eq!(fast.options()[2], option(4, &5_000_000_000_u64.to_ne_bytes()));
         assert_eq!(fast.parameters()[8..12], [255; 4]);
     }
 }

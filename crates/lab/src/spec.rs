@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use thalweg_core::{MTU_BYTES, MTU_BYTES_MAX, MTU_BYTES_MIN, Rate};
+use thalweg_core::{MTU_BYTES, MTU_BYTES_MAX, MTU_BYTES_MIN, PRIORITIES, Rate};
 use thiserror::Error;
 
 /// Most racks of a lab.
@@ -53,6 +53,28 @@ pub struct Spec {
     pub racks: u32,
     /// Further hosts in rack 0, for daemons.
     pub servers: u32,
+    /// Queues with strict priorities in each direction of every link. Otherwise each has one queue.
+    pub queues: Option<Queues>,
+}
+
+/// Eight queues with strict priorities, of which packets choose one by their code point: see [`Dscp::priority`].
+///
+/// A piece of up to 64 KB that the kernel passes on whole is marked or dropped as a whole: with
+/// [`per_packet`](Spec::per_packet) only hosts that send such pieces have them, in their own queues.
+///
+/// [`Dscp::priority`]: thalweg_core::Dscp::priority
+// spec: M-05
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Queues {
+    /// Bytes that each queue holds at most. `None`: as many as the single queue of a link otherwise.
+    pub limit_bytes: Option<u32>,
+    /// Packets that find more than this waiting in their queue are marked, the most urgent queue first. `None`: from a
+    /// sixteenth of the limit for the most urgent queue to half of it for the last.
+    pub thresholds_bytes: Option<[u32; PRIORITIES]>,
+    /// True if packets above the threshold that are not ECN-capable are dropped.
+    pub drops_unmarkable: bool,
+    /// Share of the link that the last queue has while others wait, from 0 to 0.5.
+    pub last_share: f64,
 }
 
 /// A lab that cannot be. Says what to change.
@@ -86,6 +108,12 @@ pub enum SpecError {
     /// An MTU that links cannot have.
     #[error("an MTU of {0} bytes: give {MTU_BYTES_MIN} to {MTU_BYTES_MAX}")]
     Mtu(u16),
+    /// A limit that no queue can have.
+    #[error("a queue of {0} bytes: give {min} to {max}", min = MTU_BYTES_MAX, max = Queues::MAX_BYTES)]
+    QueueLimit(u32),
+    /// A share that the last queue cannot have.
+    #[error("a share of {0} for the last queue: give 0 to {max}", max = Queues::MAX_LAST_SHARE)]
+    LastShare(f64),
     /// Too slow to be useful.
     #[error("a rate of {0}: give at least 100kbps")]
     Rate(Rate),
@@ -104,7 +132,38 @@ impl Default for Spec {
             core_mtu_bytes: None,
             racks: 1,
             servers: 0,
+            queues: None,
         }
+    }
+}
+
+impl Default for Queues {
+    /// Thresholds and limits that follow from the link's rate, no selective dropping, and a twentieth for the last queue.
+    fn default() -> Queues {
+        Queues {
+            limit_bytes: None,
+            thresholds_bytes: None,
+            drops_unmarkable: false,
+            last_share: 0.05,
+        }
+    }
+}
+
+impl Queues {
+    /// Most bytes of one queue.
+    pub const MAX_BYTES: u32 = 1 << 30;
+    /// Largest share of the last queue.
+    pub const MAX_LAST_SHARE: f64 = 0.5;
+
+    fn check(&self) -> Result<(), SpecError> {
+        let limits = u32::from(MTU_BYTES_MAX)..=Queues::MAX_BYTES;
+        if let Some(limit) = self.limit_bytes.filter(|limit| !limits.contains(limit)) {
+            return Err(SpecError::QueueLimit(limit));
+        }
+        if !(0.0..=Queues::MAX_LAST_SHARE).contains(&self.last_share) {
+            return Err(SpecError::LastShare(self.last_share));
+        }
+        Ok(())
     }
 }
 
@@ -133,7 +192,7 @@ impl Spec {
         if self.rate.as_bps() < MIN_RATE_BPS {
             return Err(SpecError::Rate(self.rate));
         }
-        Ok(())
+        self.queues.map_or(Ok(()), |queues| queues.check())
     }
 
     /// Hosts of the fullest rack.
@@ -212,6 +271,20 @@ mod tests {
                 "an MTU of 575 bytes: give 576 to 9000",
             ),
             (Spec { lossy_hosts: Some(5), ..spec(2, 1) }, "5 lossy hosts of 2: give at most 2"),
+            (
+                Spec {
+                    queues: Some(Queues { limit_bytes: Some(8_999), ..Queues::default() }),
+                    ..spec(2, 1)
+                },
+                "a queue of 8999 bytes: give 9000 to 1073741824",
+            ),
+            (
+                Spec {
+                    queues: Some(Queues { last_share: f64::NAN, ..Queues::default() }),
+                    ..spec(2, 1)
+                },
+                "a share of NaN for the last queue: give 0 to 0.5",
+            ),
             (Spec { rate: slow, ..spec(8, 1) }, "a rate of 99999 bps: give at least 100kbps"),
         ];
         for (spec, message) in cases {

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -97,44 +97,6 @@ pub(crate) fn has_ended(child: u32) -> io::Result<bool> {
     check(unsafe { libc::waitid(libc::P_PID, child, &mut info, options) })?;
     // SAFETY: the call has filled the structure in, or left the zeroes where nothing has ended.
     Ok(unsafe { info.si_pid() } != 0)
-}
-
-/// Has the kernel check and compile a traffic classifier.
-pub(crate) fn load_classifier(instructions: &[[u8; 8]], name: [u8; 16]) -> io::Result<OwnedFd> {
-    /// The part of `union bpf_attr` that loading uses.
-    #[repr(C)]
-    struct Load {
-        kind: u32,
-        instruction_count: u32,
-        instructions: u64,
-        license: u64,
-        log_level: u32,
-        log_bytes: u32,
-        log: u64,
-        kernel_version: u32,
-        flags: u32,
-        name: [u8; 16],
-    }
-    const LOAD: libc::c_int = 5;
-    const SCHED_CLS: u32 = 3;
-    let load = Load {
-        kind: SCHED_CLS,
-        instruction_count: instructions.len() as u32,
-        instructions: instructions.as_ptr() as u64,
-        license: c"Dual MIT/GPL".as_ptr() as u64,
-        log_level: 0,
-        log_bytes: 0,
-        log: 0,
-        kernel_version: 0,
-        flags: 0,
-        name,
-    };
-    // SAFETY: the kernel reads a structure of the stated size, as many instructions of 8 bytes as it
-    // states, and a string that ends with zero. All of them outlive the call.
-    let program = unsafe { libc::syscall(libc::SYS_bpf, LOAD, &load, size_of::<Load>()) };
-    check(program as libc::c_int)?;
-    // SAFETY: the kernel has just opened it, and nobody else knows of it.
-    Ok(unsafe { OwnedFd::from_raw_fd(program as i32) })
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

@@ -26,7 +26,11 @@ impl Stage {
     pub fn build(arguments: &AllReduceArguments) -> Result<Stage, Failure> {
         let jobs = AtomicU32::new(0);
         let threads = Threads { cores: arguments.cores, wait: wait_by(arguments.spin) };
+        let queues = arguments.queues.queues()?;
         if !arguments.lab {
+            if queues.is_some() {
+                return Err(Failure::usage("--queues is for links of a lab: give --lab as well"));
+            }
             return Ok(Stage {
                 daemons: Daemons::on_loopback(arguments.loss, threads)?,
                 lab: None,
@@ -43,6 +47,7 @@ impl Stage {
             servers: 1,
             mtu_bytes: arguments.mtu,
             core_mtu_bytes: None,
+            queues,
         })?;
         Ok(Stage { daemons: Daemons::in_lab(&lab, threads)?, lab: Some(lab), jobs })
     }

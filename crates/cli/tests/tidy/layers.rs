@@ -5,7 +5,17 @@ use crate::manifests::Package;
 /// Every crate and its layer, as drawn in the architecture.
 const LAYERS: &[(u32, &[&str])] = &[
     (0, &["thalweg-core"]),
-    (1, &["thalweg-plugin", "thalweg-values", "thalweg-wire", "thalweg-report", "thalweg-train"]),
+    (
+        1,
+        &[
+            "thalweg-linux",
+            "thalweg-plugin",
+            "thalweg-values",
+            "thalweg-wire",
+            "thalweg-report",
+            "thalweg-train",
+        ],
+    ),
     (
         2,
         &[

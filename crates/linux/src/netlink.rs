@@ -8,29 +8,21 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkHeader, LinkMessage};
-use netlink_packet_route::tc::{TcAttribute, TcHeader, TcMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
 /// Longest answer; the description of one link has a few kilobytes.
 const ANSWER_BYTES: usize = 64 * 1024;
 
-/// Returns the message of traffic control at a device that makes something of a kind.
-pub(crate) fn traffic_control(header: TcHeader, index: u32, kind: &str) -> TcMessage {
-    let mut message = TcMessage::default();
-    message.header = TcHeader { index: index as i32, ..header };
-    message.attributes = vec![TcAttribute::Kind(kind.to_owned())];
-    message
-}
-
 /// Requests to the namespace that the thread which opened it was in, from whatever thread.
-pub(crate) struct Netlink {
+pub struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
 impl Netlink {
-    pub(crate) fn open() -> io::Result<Netlink> {
+    /// Opens a socket in the namespace of the calling thread.
+    pub fn open() -> io::Result<Netlink> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -38,17 +30,17 @@ impl Netlink {
     }
 
     /// Asks for a change, and waits until it is made.
-    pub(crate) fn change(&mut self, change: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    pub fn change(&mut self, change: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.ask(change, flags | NLM_F_ACK).map(drop)
     }
 
     /// Asks for something that is not there yet, and waits until it is made.
-    pub(crate) fn create(&mut self, wanted: RouteNetlinkMessage) -> io::Result<()> {
+    pub fn create(&mut self, wanted: RouteNetlinkMessage) -> io::Result<()> {
         self.change(wanted, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Describes a link.
-    pub(crate) fn link(&mut self, index: u32) -> io::Result<LinkMessage> {
+    pub fn link(&mut self, index: u32) -> io::Result<LinkMessage> {
         let mut question = LinkMessage::default();
         question.header = LinkHeader { index, ..LinkHeader::default() };
         match self.ask(RouteNetlinkMessage::GetLink(question), 0)? {

@@ -1,0 +1,233 @@
+//! The system calls that no safe interface offers. Everything `unsafe` of this crate is here.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::code::Code;
+
+// Commands of the system call `bpf`.
+const MAP_CREATE: libc::c_int = 0;
+const MAP_LOOKUP: libc::c_int = 1;
+const MAP_UPDATE: libc::c_int = 2;
+const PROGRAM_LOAD: libc::c_int = 5;
+const LINK_CREATE: libc::c_int = 28;
+
+/// Events that a program is run for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hook {
+    /// Packets at a device.
+    Device,
+    /// Packets that sockets of a control group send.
+    GroupSends,
+}
+
+impl Hook {
+    /// Kind of the program, and the place where it will be attached, in the kernel's numbers.
+    fn numbers(self) -> (u32, u32) {
+        const SCHED_CLS: u32 = 3;
+        const CGROUP_SKB: u32 = 8;
+        const CGROUP_INET_EGRESS: u32 = 1;
+        match self {
+            Hook::Device => (SCHED_CLS, 0),
+            Hook::GroupSends => (CGROUP_SKB, CGROUP_INET_EGRESS),
+        }
+    }
+}
+
+/// A program that the kernel has checked and compiled.
+#[derive(Debug)]
+pub struct Program {
+    file: OwnedFd,
+    hook: Hook,
+}
+
+/// The attachment of a program. The kernel takes the program off when this is dropped, or the process ends.
+#[derive(Debug)]
+pub struct Attached {
+    #[expect(dead_code, reason = "it is open, which is all it is for")]
+    file: OwnedFd,
+}
+
+/// Bytes that programs and this process share.
+#[derive(Debug)]
+pub struct Memory {
+    file: OwnedFd,
+    bytes: usize,
+}
+
+impl Program {
+    /// Has the kernel check and compile it. The name is for people: at most 15 letters, digits, dots and underscores.
+    pub fn load(code: &Code, hook: Hook, name: &str) -> io::Result<Program> {
+        /// The part of `union bpf_attr` that loading uses.
+        #[repr(C)]
+        struct Load {
+            kind: u32,
+            instruction_count: u32,
+            instructions: u64,
+            license: u64,
+            log_level: u32,
+            log_bytes: u32,
+            log: u64,
+            kernel_version: u32,
+            flags: u32,
+            name: [u8; 16],
+            interface: u32,
+            attach_kind: u32,
+        }
+        let instructions = code.resolve();
+        let (kind, attach_kind) = hook.numbers();
+        let load = Load {
+            kind,
+            instruction_count: instructions.len() as u32,
+            instructions: instructions.as_ptr() as u64,
+            license: c"Dual MIT/GPL".as_ptr() as u64,
+            log_level: 0,
+            log_bytes: 0,
+            log: 0,
+            kernel_version: 0,
+            flags: 0,
+            name: padded(name),
+            interface: 0,
+            attach_kind,
+        };
+        // SAFETY: the kernel reads the structure, as many instructions of 8 bytes as it states, and a string that ends
+        // with zero. All of them outlive the call.
+        unsafe { open(PROGRAM_LOAD, &load) }.map(|file| Program { file, hook })
+    }
+
+    /// Attaches it to a control group.
+    pub fn attach_to_group(&self, group: BorrowedFd<'_>) -> io::Result<Attached> {
+        /// The part of `union bpf_attr` that links use.
+        #[repr(C)]
+        struct Link {
+            program: u32,
+            target: u32,
+            attach_kind: u32,
+            flags: u32,
+        }
+        let (_, attach_kind) = self.hook.numbers();
+        let (program, target) = (self.file.as_raw_fd() as u32, group.as_raw_fd() as u32);
+        let link = Link { program, target, attach_kind, flags: 0 };
+        // SAFETY: the kernel reads the structure, which outlives the call.
+        unsafe { open(LINK_CREATE, &link) }.map(|file| Attached { file })
+    }
+}
+
+impl AsRawFd for Program {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// The part of `union bpf_attr` that reading and writing use.
+#[repr(C)]
+struct Access {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Memory {
+    /// Zeros.
+    pub fn new(bytes: usize, name: &str) -> io::Result<Memory> {
+        /// The part of `union bpf_attr` that making uses.
+        #[repr(C)]
+        struct Create {
+            kind: u32,
+            key_bytes: u32,
+            value_bytes: u32,
+            entries: u32,
+            flags: u32,
+            inner: u32,
+            numa_node: u32,
+            name: [u8; 16],
+        }
+        const ARRAY: u32 = 2;
+        let value_bytes = u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let name = padded(name);
+        let create = Create {
+            kind: ARRAY,
+            key_bytes: 4,
+            value_bytes,
+            entries: 1,
+            flags: 0,
+            inner: 0,
+            numa_node: 0,
+            name,
+        };
+        // SAFETY: the kernel reads the structure, which outlives the call.
+        unsafe { open(MAP_CREATE, &create) }.map(|file| Memory { file, bytes })
+    }
+
+    /// Reads all of it.
+    pub fn read(&self) -> io::Result<Vec<u8>> {
+        // The kernel copies in units of eight bytes.
+        let mut bytes = vec![0; self.bytes.next_multiple_of(8)];
+        let key = 0_u32;
+        let access = self.access(&key, bytes.as_mut_ptr() as u64);
+        // SAFETY: the kernel reads the structure and the key, and writes as many bytes as a value has, rounded up to
+        // eight, into a vector of that length. All of them outlive the call.
+        unsafe { call(MAP_LOOKUP, &access) }?;
+        bytes.truncate(self.bytes);
+        Ok(bytes)
+    }
+
+    /// Replaces all of it. Panics if it has another length.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        assert_eq!(bytes.len(), self.bytes, "all of it is replaced");
+        let mut padded = bytes.to_vec();
+        padded.resize(self.bytes.next_multiple_of(8), 0);
+        let key = 0_u32;
+        let access = self.access(&key, padded.as_ptr() as u64);
+        // SAFETY: the kernel reads the structure, the key, and as many bytes as a value has, rounded up to eight. All
+        // of them outlive the call.
+        unsafe { call(MAP_UPDATE, &access) }.map(drop)
+    }
+
+    fn access(&self, key: &u32, value: u64) -> Access {
+        let map = self.file.as_raw_fd() as u32;
+        Access { map, padding: 0, key: key as *const u32 as u64, value, flags: 0 }
+    }
+}
+
+impl AsRawFd for Memory {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+fn padded(name: &str) -> [u8; 16] {
+    let mut padded = [0; 16];
+    let bytes = name.len().min(15);
+    padded[..bytes].copy_from_slice(&name.as_bytes()[..bytes]);
+    padded
+}
+
+/// Makes a system call that opens a file.
+///
+/// # Safety
+///
+/// As for [`call`], with a command that returns a file that nobody else has.
+unsafe fn open<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller keeps the conditions.
+    let file = unsafe { call(command, attributes) }?;
+    // SAFETY: the kernel has just opened it, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+}
+
+/// Makes the system call `bpf`.
+///
+/// # Safety
+///
+/// `T` must be the beginning of `union bpf_attr` as the command has it, without padding, and what it points to must be
+/// as long as the command wants, and be writable where the command writes.
+unsafe fn call<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
+    // SAFETY: the structure has the stated size and outlives the call; the caller keeps the rest.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>())
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
+}
