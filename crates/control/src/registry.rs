@@ -296,7 +296,7 @@ impl Registry {
         self.resume(now, caller, ticket.job, wanted)
     }
 
-    /// A rank attends on a new stream.
+    /// A rank attends on a new stream. Returns true if it comes back to a job that knows it.
     // spec: E-04
     pub fn attend(
         &mut self,
@@ -304,12 +304,12 @@ impl Registry {
         link: LinkId,
         caller: &Caller,
         join: Join,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         if let Some(failed) = self.ended.failed(join.job) {
             caller.check(&failed.name, 0)?;
             let message = ToRank::Failed(Arc::clone(&failed.failure));
             self.actions.extend([Action::Tell { link, tree: 0, message }, Action::Close { link }]);
-            return Ok(());
+            return Ok(false);
         }
         if self.ended.has(join.job) {
             return Err(Refusal::Ended);
@@ -319,14 +319,17 @@ impl Registry {
         let owner = self.jobs.get(&id).map_or(caller.holder, |job| job.owner);
         self.ask_switches(now, join.switch, owner);
         let job = find(&mut self.jobs, id)?;
+        // Members of a job that was forgotten joined with their tickets.
+        let is_resumed = job.is_resumed;
         let before = job.take_in(now, link, join);
+        let is_back = is_resumed || before.is_some();
         self.links.insert(link, (id, rank));
         if let Some(before) = before {
             self.succeed(id, rank, &before);
         }
         let message = ToRank::Joined { ticket: self.prover.rank_ticket(id, rank, process) };
         self.actions.push_back(Action::Tell { link, tree: 0, message });
-        self.welcome(now, id, rank)
+        self.welcome(now, id, rank).map(|()| is_back)
     }
 
     /// A rank says something, about a tree of its job or about the job.
@@ -351,7 +354,9 @@ impl Registry {
             }
             FromRank::Stalled(stall) => {
                 job.note_stall(now, (rank, tree), stall);
-                self.investigate(now, id);
+                if job.stalls.look(now, job.settings.stall_after) {
+                    self.investigate(now, id);
+                }
             }
             FromRank::Failing(failure) => {
                 let failure = failing::reported(&self.cluster, job, rank, &failure);
@@ -676,7 +681,7 @@ impl Registry {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.names.remove(&job.name);
         if job.has_tickets {
-            self.ended.note(id);
+            self.ended.note(job.owner, id);
         }
         for link in job.ranks.values().filter_map(|attendee| attendee.link) {
             self.links.remove(&link);
