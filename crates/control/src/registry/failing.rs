@@ -40,9 +40,13 @@ impl Registry {
             let message = ToRank::Waiting { missing };
             self.actions.extend(job.tell_all(&message));
         }
-        let trees = job.all_trees();
+        let (trees, is_waiting) = (job.all_trees(), job.waits_for_welcome());
         if is_new {
             self.investigate(now, id);
+        }
+        if is_waiting {
+            // A job that is there is welcomed or waits on.
+            let _ = self.welcome(now, id, 0);
         }
         for at in trees {
             let plan = self.jobs.get(&id).and_then(|job| job.plan(at.tree));

@@ -463,6 +463,11 @@ impl Job {
             && self.ranks.values().all(|attendee| attendee.link.is_some())
     }
 
+    /// Whether all ranks were welcomed before and are there, and one of them is another process since.
+    pub(super) fn waits_for_welcome(&self) -> bool {
+        !self.hosts.is_empty() && self.welcome.is_none() && self.is_complete()
+    }
+
     /// Whether nobody came for so long that nobody will.
     pub(super) fn is_unattended(&self, now: Time) -> bool {
         self.ranks.is_empty() && now.since(self.deserted) >= UNATTENDED_FOR
@@ -478,7 +483,7 @@ impl Job {
     /// Who is missing, if it is time to say so.
     pub(super) fn waiting(&mut self, now: Time) -> Option<Arc<[u32]>> {
         let is_due = now.since(self.waiting_told) >= WAITING_EVERY;
-        if self.welcome.is_some() || !is_due || self.ranks.is_empty() {
+        if self.welcome.is_some() || !is_due || self.ranks.is_empty() || self.is_complete() {
             return None;
         }
         self.waiting_told = now;
