@@ -101,6 +101,13 @@ impl Watch {
         if permit.prove(holder, is_back) { Ok(()) } else { Err(permit.per_token()) }
     }
 
+    /// Returns whether the connection has a descriptor that is kept for ranks that come back, and none has come on it.
+    pub(crate) fn is_kept(&self) -> bool {
+        let stream = self.stream.upgrade();
+        let permit = stream.as_ref().and_then(|stream| stream.permit.as_ref());
+        permit.is_some_and(Permit::is_kept)
+    }
+
     /// Closes the connection unless a call has passed on it. Returns whether it did.
     pub(crate) fn close_if_unproven(&self) -> bool {
         let Some(stream) = self.stream.upgrade() else { return false };

@@ -300,7 +300,7 @@ impl Registry {
         self.resume(now, caller, ticket.job, wanted)
     }
 
-    /// A rank attends on a new stream. Returns true if it comes back to a job that knows it.
+    /// A rank attends on a new stream.
     // spec: E-04
     pub fn attend(
         &mut self,
@@ -308,12 +308,12 @@ impl Registry {
         link: LinkId,
         caller: &Caller,
         join: Join,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<(), Refusal> {
         if let Some(failed) = self.ended.failed(join.job) {
             caller.check(&failed.name, 0)?;
             let message = ToRank::Failed(Arc::clone(&failed.failure));
             self.actions.extend([Action::Tell { link, tree: 0, message }, Action::Close { link }]);
-            return Ok(false);
+            return Ok(());
         }
         if self.ended.has(join.job) {
             return Err(Refusal::Ended);
@@ -323,17 +323,21 @@ impl Registry {
         let owner = self.jobs.get(&id).map_or(caller.holder, |job| job.owner);
         self.ask_switches(now, join.switch, owner);
         let job = find(&mut self.jobs, id)?;
-        // Members of a job that was forgotten joined with their tickets.
-        let is_resumed = job.is_resumed;
         let before = job.take_in(now, link, join);
-        let is_back = is_resumed || before.is_some();
         self.links.insert(link, (id, rank));
         if let Some(before) = before {
             self.succeed(id, rank, &before);
         }
         let message = ToRank::Joined { ticket: self.prover.rank_ticket(id, rank, process) };
         self.actions.push_back(Action::Tell { link, tree: 0, message });
-        self.welcome(now, id, rank).map(|()| is_back)
+        self.welcome(now, id, rank)
+    }
+
+    /// Returns whether a rank that joins would come back: to a job that has begun, or that its ranks join again after a restart.
+    // spec: E-12
+    pub(crate) fn is_back(&self, join: &Join) -> bool {
+        let has = |job: &Job| !job.hosts.is_empty() && job.ranks.contains_key(&join.rank);
+        self.jobs.get(&join.job).is_some_and(|job| job.is_resumed || has(job))
     }
 
     /// A rank says something, about a tree of its job or about the job.

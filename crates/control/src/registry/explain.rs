@@ -144,7 +144,7 @@ fn explain_stall(now: Time, cluster: &Cluster, job: &Job) -> Option<Explained> {
             (None, (culprits, format!("{asker} waits for {whom}")))
         }
     };
-    // Every rank is told of them.
+    // Every rank gets them.
     // spec: E-12
     culprits.truncate(NAMED_MAX);
     Some(Explained { operation, fragment, since, culprits, reason })

@@ -463,7 +463,7 @@ impl Job {
             && self.ranks.values().all(|attendee| attendee.link.is_some())
     }
 
-    /// Whether all ranks were welcomed before and are there, and one of them is another process since.
+    /// Returns true if all ranks were welcomed before and are there, and one of them is another process since.
     pub(super) fn waits_for_welcome(&self) -> bool {
         !self.hosts.is_empty() && self.welcome.is_none() && self.is_complete()
     }

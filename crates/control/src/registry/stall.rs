@@ -39,7 +39,7 @@ pub(super) struct Stalls {
     looked: Option<Time>,
     /// The stall that explains the others, as of that look.
     first: Option<(u32, u32)>,
-    /// True if ranks have reported since that look, or if what was found is still to be told.
+    /// True if ranks have reported since that look, or if what was found has still to be sent.
     is_new: bool,
     /// The fragment that the server was last asked for, and when.
     asked: Option<(Fragment, Time)>,
@@ -47,8 +47,8 @@ pub(super) struct Stalls {
     answer: Option<(Fragment, Missing)>,
     /// Whom and what the last diagnosis named, and when it is repeated.
     told: Option<(Vec<u32>, Option<u64>, Reminder)>,
-    /// When the last diagnosis was told, and the number that may be told. They outlive the stalls.
-    told_at: Option<Time>,
+    /// When the last diagnosis was sent, and the number that may be sent. They outlive the stalls.
+    sent_at: Option<Time>,
     left: Option<Bucket>,
 }
 
@@ -119,13 +119,13 @@ impl Stalls {
             self.names -= self.by_rank.remove(&at).map_or(0, |known| known.names());
         }
         if self.by_rank.is_empty() {
-            let Stalls { looked, told_at, left, .. } = *self;
-            *self = Stalls { looked, told_at, left, ..Stalls::default() };
+            let Stalls { looked, sent_at, left, .. } = *self;
+            *self = Stalls { looked, sent_at, left, ..Stalls::default() };
         }
     }
 
     /// Looks at all stalls, unless that was done a moment ago: ends those that are not repeated, and finds the one that explains
-    /// the others. Returns true if something is to be told of them.
+    /// the others. Returns true if ranks should learn of them.
     // spec: E-12
     pub(super) fn look(&mut self, now: Time, every: Span) -> bool {
         let is_early = self.looked.is_some_and(|looked| now.since(looked) < self.look_gap());
@@ -260,7 +260,7 @@ impl Stalls {
     }
 
     /// Whether a diagnosis says something new, or was not sent for a while. One that lasts is repeated after `every`,
-    /// and then more and more rarely. Ranks can have it differ each time: then few are told.
+    /// and then more and more rarely. Ranks can have it differ each time: then few are sent.
     // spec: E-12
     pub(super) fn is_news(&mut self, now: Time, every: Span, diagnosis: &Diagnosis) -> bool {
         let Diagnosis { culprits, fragment, .. } = diagnosis;
@@ -270,13 +270,13 @@ impl Stalls {
             return reminder.is_due(now);
         }
         let left = self.left.get_or_insert_with(|| Bucket::new(DIAGNOSES, now));
-        let is_early = self.told_at.is_some_and(|told_at| now.since(told_at) < TELL_GAP);
+        let is_early = self.sent_at.is_some_and(|sent_at| now.since(sent_at) < TELL_GAP);
         if is_early || !left.take_many(now, DIAGNOSIS_COST) {
-            // It is told at a later look, if it still holds.
+            // It is sent after a later look, if it still holds.
             self.is_new = true;
             return false;
         }
-        self.told_at = Some(now);
+        self.sent_at = Some(now);
         let reminder = Reminder::new(now, every.max(TELL_GAP));
         self.told = Some((culprits.clone(), *fragment, reminder));
         true

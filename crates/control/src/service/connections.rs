@@ -81,7 +81,7 @@ struct Address {
     open: usize,
     /// Those of them on which no call has passed yet.
     unproven: usize,
-    /// Those of these that have a descriptor which is kept for ranks that come back.
+    /// Number of these with a descriptor that is kept for ranks that come back.
     returning: usize,
 }
 
@@ -167,6 +167,11 @@ impl Permit {
 
     pub(crate) fn is_proven(&self) -> bool {
         self.holder.get().is_some()
+    }
+
+    /// Returns whether the descriptor is kept for ranks that come back, and none has come.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept && !self.is_proven()
     }
 
     /// Most connections of one holder.

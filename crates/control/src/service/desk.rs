@@ -72,8 +72,6 @@ pub(super) struct Stream {
     pub(super) unread: Unread,
     /// Resolves when the stream has ended.
     pub(super) closed: oneshot::Receiver<()>,
-    /// True for a rank that comes back to a job that knows it.
-    pub(super) is_back: bool,
 }
 
 impl Desk {
@@ -99,8 +97,8 @@ impl Desk {
         self.streams.insert(link, outgoing);
         let failure_after = self.registry.failure_after(join.job);
         let attended = self.tell(|registry, now| registry.attend(now, link, caller, join));
-        let is_back = attended.inspect_err(|_| drop(self.streams.remove(&link)))?;
-        Ok(Stream { link, failure_after, messages, unread, closed, is_back })
+        attended.inspect_err(|_| drop(self.streams.remove(&link)))?;
+        Ok(Stream { link, failure_after, messages, unread, closed })
     }
 
     /// Forgets a stream that broke.

@@ -38,7 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Time after which a stream that sent too much is looked at again.
 const HELD_FOR: Duration = Duration::from_millis(25);
 
-/// A handle of the desk. All handles are used by one thread.
+/// A handle of the registry. All handles are used by one thread.
 #[derive(Clone)]
 pub(super) struct Shell {
     desk: Arc<Mutex<Desk>>,
@@ -288,9 +288,15 @@ impl Control for Shell {
         let Some(StreamMessage::Join(join)) = said else {
             return Err(Status::invalid_argument("a stream begins with a join"));
         };
+        let is_back = self.desk().registry.is_back(&join);
+        if watch.is_kept() && !is_back {
+            let text =
+                "the server has no descriptors left for new connections: raise its `ulimit -n`";
+            return Err(self.exhausted((Reason::Descriptors, text.into())));
+        }
         let attended = self.desk().attend(&caller, join);
         let attended = attended.map_err(|refusal| self.refused(refusal))?;
-        let desk::Stream { link, failure_after, messages, unread, closed, is_back } = attended;
+        let desk::Stream { link, failure_after, messages, unread, closed } = attended;
         // A connection that may not stay is closed soon.
         let _ = watch.prove(caller.holder, is_back);
         watch.set_failure_after(failure_after);

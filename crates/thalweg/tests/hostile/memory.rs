@@ -359,7 +359,7 @@ impl Rank {
     }
 
     /// The end of the job, if it has ended.
-    fn failure(&self) -> Option<Arc<Failure>> {
+    pub fn failure(&self) -> Option<Arc<Failure>> {
         self.events.try_iter().find_map(|event| match event {
             ControlEvent::Failed(failure) => Some(failure),
             _ => None,

@@ -195,7 +195,7 @@ fn budgets_are_named_where_they_are_counted() {
     assert_eq!(reasons, expected);
 }
 
-/// Who replaces one rank again and again would have all ranks of its job welcomed and set up each time.
+/// A token could have all ranks of its job welcomed and set up again by each process that takes the place of one.
 #[test]
 fn a_job_whose_ranks_are_replaced_all_the_time_is_welcomed_at_a_rate() {
     let mut hall = Hall::set_up(&["a", "b"]);

@@ -248,7 +248,7 @@ impl World {
             mtu_bytes: client.mtu_bytes,
         };
         match self.registry.attend(self.now, link, &caller, join) {
-            Ok(_) => {}
+            Ok(()) => {}
             // The one before it seems to live.
             Err(Refusal::Taken { .. }) => self.clients[chosen].link = None,
             Err(other) => panic!("{other}"),
