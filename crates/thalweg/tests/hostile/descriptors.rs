@@ -187,7 +187,7 @@ fn a_rank_comes_back_where_no_descriptors_are_left_for_new_ones() {
     assert!(new.is_none(), "there is no room for another job");
     // Nor does it keep those out that come back.
     let second = rank(server, 5, "honest", (2, 1));
-    second.adopt();
+    second.stays_welcome(Duration::from_secs(4));
     assert_eq!(first.failure(), None);
     process.say("counts");
     let counts = process.expect("counts", LIMIT);
