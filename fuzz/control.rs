@@ -160,6 +160,8 @@ impl Stage {
         let view = self.registry.view(self.now);
         let answer = view.statistics(&self.caller, only, &Counters::default());
         assert_repeated(&answer);
+        let most = view.statistics_bytes(&self.caller, only, &Counters::default());
+        assert!(answer.encoded_len() <= most, "memory is taken before it is made");
         assert!(only.is_none_or(|only| answer.jobs.iter().all(|job| job.job == only.0)));
         assert!(only.is_some() || answer.jobs.len() == self.registry.jobs());
     }
@@ -207,6 +209,7 @@ impl Stage {
         assert_eq!(topology.jobs.len(), self.registry.jobs());
         assert_repeated(&statistics);
         assert_repeated(&topology);
+        assert!(topology.encoded_len() <= view.topology_bytes(&self.caller));
         while self.hang_up() {}
         self.act();
         // No deadline of a job is longer than a day.

@@ -36,11 +36,15 @@ impl Bucket {
 
     /// Takes one down. Returns false if none may come now.
     pub(crate) fn take(&mut self, now: Time) -> bool {
-        let is_there = self.has_one(now);
-        if is_there {
-            self.left -= MILLION;
-        }
-        is_there
+        self.take_many(now, 1)
+    }
+
+    /// Takes down what counts as several. Returns false if it may not come now.
+    pub(crate) fn take_many(&mut self, now: Time, count: u32) -> bool {
+        self.fill(now);
+        let left = self.left.checked_sub(u64::from(count) * MILLION);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
     }
 
     /// Returns whether it says no more than a new one.

@@ -74,13 +74,18 @@ pub struct CallRate {
 pub struct ConnectionBudgets {
     /// Connections that are open. Default 65,536; the limit of descriptors is mostly lower.
     pub total: usize,
-    /// Connections from one address. Default 4,096: every rank of a host has one for each of its jobs.
+    /// Connections from one address. Default 4,096: every rank of a host has one for each of its jobs. Where there are fewer
+    /// descriptors, it has at most half of those for connections.
     pub per_address: usize,
+    /// Connections of one token, by the first call that passes on each. Default 16,384: one for each of its ranks. Where there are
+    /// fewer descriptors, it has at most half of those for connections.
+    pub per_token: usize,
     /// Connections from one address on which no call has passed yet. Default 128.
     pub unproven_per_address: usize,
     /// Time from the begin of a connection to the first call that passes, the TLS handshake included. Default 10 s.
     pub first_call_within: Duration,
-    /// Descriptors that stay free for everything but new connections, at most a quarter of all. Default 64.
+    /// Descriptors that stay free for everything but connections, at most a quarter of all. Default 192: 64 for readers of
+    /// metrics, 64 for connections that are held before they are closed, and the rest for sockets and files.
     pub descriptors_reserved: u64,
 }
 
@@ -111,9 +116,10 @@ impl Default for ConnectionBudgets {
         ConnectionBudgets {
             total: 65_536,
             per_address: 4_096,
+            per_token: 16_384,
             unproven_per_address: 128,
             first_call_within: Duration::from_secs(10),
-            descriptors_reserved: 64,
+            descriptors_reserved: 192,
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tonic::Extensions;
 use tonic::transport::server::{Connected, TlsConnectInfo};
 
+use crate::caller::Holder;
 use crate::clock::milliseconds;
 use crate::service::Permit;
 
@@ -89,13 +90,22 @@ impl Watch {
         self.stream.upgrade()?.permit.as_ref().map(|permit| permit.address)
     }
 
-    /// A call has passed on the connection: it stays open from now on.
-    pub(crate) fn prove(&self) {
-        if let Some(permit) =
-            self.stream.upgrade().as_ref().and_then(|stream| stream.permit.as_ref())
-        {
-            permit.prove();
-        }
+    /// A call of this holder has passed on the connection: it stays open from now on, unless its descriptor is kept for ranks that
+    /// come back and the call is none of such a rank. Fails with the most connections that the holder may have, if it has them.
+    // spec: E-12
+    pub(crate) fn prove(&self, holder: Holder, is_back: bool) -> Result<(), usize> {
+        let stream = self.stream.upgrade();
+        let Some(permit) = stream.as_ref().and_then(|stream| stream.permit.as_ref()) else {
+            return Ok(());
+        };
+        if permit.prove(holder, is_back) { Ok(()) } else { Err(permit.per_token()) }
+    }
+
+    /// Returns whether the connection has a descriptor that is kept for ranks that come back, and none has come on it.
+    pub(crate) fn is_kept(&self) -> bool {
+        let stream = self.stream.upgrade();
+        let permit = stream.as_ref().and_then(|stream| stream.permit.as_ref());
+        permit.is_some_and(Permit::is_kept)
     }
 
     /// Closes the connection unless a call has passed on it. Returns whether it did.

@@ -72,6 +72,7 @@ mod switches;
 #[cfg(test)]
 mod tests;
 mod view;
+mod welcomes;
 
 use cluster::Cluster;
 use ended::Ended;
@@ -81,6 +82,7 @@ pub use refusal::Refusal;
 use stall::Fragment;
 use switches::Switches;
 pub use view::{JobSummary, Listing, View};
+use welcomes::Welcomes;
 
 /// Most ranks of all jobs at a time.
 pub const RANKS_MAX: usize = 65_536;
@@ -213,6 +215,7 @@ pub struct Registry {
     /// Jobs that did not fit the memory of one job, of one token, or of all.
     refused_jobs: server::Refusals,
     ended: Ended,
+    welcomes: Welcomes,
     actions: VecDeque<Action>,
 }
 
@@ -247,6 +250,7 @@ impl Registry {
             memory_bytes: config.memory_bytes,
             refused_jobs: server::Refusals::default(),
             ended: Ended::default(),
+            welcomes: Welcomes::default(),
             actions: VecDeque::new(),
         }
     }
@@ -329,6 +333,13 @@ impl Registry {
         self.welcome(now, id, rank)
     }
 
+    /// Returns whether a rank that joins would come back: to a job that has begun, or that its ranks join again after a restart.
+    // spec: E-12
+    pub(crate) fn is_back(&self, join: &Join) -> bool {
+        let has = |job: &Job| !job.hosts.is_empty() && job.ranks.contains_key(&join.rank);
+        self.jobs.get(&join.job).is_some_and(|job| job.is_resumed || has(job))
+    }
+
     /// A rank says something, about a tree of its job or about the job.
     pub fn hear(&mut self, now: Time, link: LinkId, tree: u32, said: FromRank) {
         let Some(&(id, rank)) = self.links.get(&link) else { return };
@@ -351,7 +362,9 @@ impl Registry {
             }
             FromRank::Stalled(stall) => {
                 job.note_stall(now, (rank, tree), stall);
-                self.investigate(now, id);
+                if job.stalls.look(now, job.settings.stall_after) {
+                    self.investigate(now, id);
+                }
             }
             FromRank::Failing(failure) => {
                 let failure = failing::reported(&self.cluster, job, rank, &failure);
@@ -405,6 +418,7 @@ impl Registry {
     /// Time passes.
     pub fn tick(&mut self, now: Time) {
         self.ended.tick(now);
+        self.welcomes.tick(now);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             self.tick_job(now, id);
@@ -580,12 +594,22 @@ impl Registry {
         self.budgets.trees.saturating_sub(own.map(|(_, other)| other.trees.len()).sum())
     }
 
+    /// Returns whether all ranks of a job are there and not welcomed, and may be now.
+    fn is_ready(&mut self, now: Time, id: JobId) -> bool {
+        let Some(job) = self.jobs.get(&id) else { return false };
+        if job.welcome.is_some() || !job.is_complete() {
+            return false;
+        }
+        let size = (job.workers, job.trees.len() as u32);
+        job.hosts.is_empty() || self.welcomes.take(now, job.owner, size)
+    }
+
     /// Welcomes everybody once all are there, or `rank` alone if it came back.
-    fn welcome(&mut self, now: Time, id: JobId, rank: u32) -> Result<(), Refusal> {
-        let most_trees = self.trees_left(id);
+    pub(super) fn welcome(&mut self, now: Time, id: JobId, rank: u32) -> Result<(), Refusal> {
+        let (most_trees, is_ready) = (self.trees_left(id), self.is_ready(now, id));
         let job = find(&mut self.jobs, id)?;
         let is_back = job.welcome.is_some();
-        if job.welcome.is_none() && job.is_complete() {
+        if is_ready {
             let is_first = job.hosts.is_empty();
             job.gather(most_trees);
             if is_first && let Err(text) = self.begin(id) {
@@ -617,6 +641,8 @@ impl Registry {
                 let message = ToRank::Welcome(Arc::clone(welcome));
                 self.actions.extend(job.tell_all(&message));
             }
+            // All may be there, and wait for their turn.
+            None if job.is_complete() => {}
             None => {
                 let missing = job.missing().into();
                 self.actions.extend(job.tell(rank, ToRank::Waiting { missing }));
@@ -676,7 +702,7 @@ impl Registry {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.names.remove(&job.name);
         if job.has_tickets {
-            self.ended.note(id);
+            self.ended.note(job.owner, id);
         }
         for link in job.ranks.values().filter_map(|attendee| attendee.link) {
             self.links.remove(&link);

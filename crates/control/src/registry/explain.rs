@@ -4,11 +4,11 @@ use thalweg_aggregate::TreeError;
 use thalweg_aggregate::join::JoinError;
 use thalweg_core::{NodeId, Span, Time};
 
-use super::Ending;
 use super::cluster::Cluster;
 use super::job::{Attendee, Job};
 use super::refusal::seconds;
 use super::stall::Fragment;
+use super::{Ending, NAMED_MAX};
 use crate::message::{Diagnosis, Failure, FailureKind, Waits};
 use crate::plane::Missing;
 use crate::settings::Settings;
@@ -130,7 +130,7 @@ fn explain_stall(now: Time, cluster: &Cluster, job: &Job) -> Option<Explained> {
     let ((rank, tree), first) = job.stalls.first()?;
     let since = now.since(first.began);
     let operation = first.stall.operation;
-    let (fragment, (culprits, reason)) = match &first.stall.waits {
+    let (fragment, (mut culprits, reason)) = match &first.stall.waits {
         Waits::Fragment(sequence) => {
             let fragment = Fragment { tree, sequence: *sequence };
             (Some(*sequence), explain_fragment(now, cluster, job, fragment))
@@ -144,6 +144,9 @@ fn explain_stall(now: Time, cluster: &Cluster, job: &Job) -> Option<Explained> {
             (None, (culprits, format!("{asker} waits for {whom}")))
         }
     };
+    // Every rank gets them.
+    // spec: E-12
+    culprits.truncate(NAMED_MAX);
     Some(Explained { operation, fragment, since, culprits, reason })
 }
 
@@ -207,7 +210,7 @@ fn explain_fragment(
     let server = cluster.address(cluster.server_of(tree));
     match job.stalls.answer_for(fragment) {
         Some(Missing::Complete) => {
-            let culprits: Vec<u32> = job.stalls.waiting_for(fragment).collect();
+            let culprits: Vec<u32> = job.stalls.waiting_for(fragment).into_iter().collect();
             let whom = describe(&culprits, |rank| not_received(cluster, job, (rank, tree)));
             (culprits, format!("the server {server} has sent the sum, but {whom}"))
         }
@@ -218,8 +221,8 @@ fn explain_fragment(
             (culprits, whom)
         }
         Some(Missing::Unknown) | None => {
-            let waits = |rank: &u32| job.stalls.waiting_for(fragment).any(|other| other == *rank);
-            let silent = job.hosts.iter().copied().filter(|leader| !waits(leader));
+            let waiting = job.stalls.waiting_for(fragment);
+            let silent = job.hosts.iter().copied().filter(|leader| !waiting.contains(leader));
             let culprits = job.stalls.roots(silent.collect());
             let nothing = format!("nothing of it has reached the server {server}");
             if culprits.is_empty() {

@@ -32,7 +32,7 @@ impl Registry {
             self.note_about(id, "forgotten, nobody came");
             return self.forget(id);
         }
-        job.stalls.expire(now, job.settings.stall_after);
+        let is_new = job.stalls.look(now, job.settings.stall_after);
         if let Some(failure) = explain::failure(now, &self.cluster, job) {
             return self.fail(now, id, failure);
         }
@@ -40,7 +40,15 @@ impl Registry {
             let message = ToRank::Waiting { missing };
             self.actions.extend(job.tell_all(&message));
         }
-        for at in job.all_trees() {
+        let (trees, is_waiting) = (job.all_trees(), job.waits_for_welcome());
+        if is_new {
+            self.investigate(now, id);
+        }
+        if is_waiting {
+            // A job that is there is welcomed or waits on.
+            let _ = self.welcome(now, id, 0);
+        }
+        for at in trees {
             let plan = self.jobs.get(&id).and_then(|job| job.plan(at.tree));
             if plan.is_some_and(|plan| plan.is_open) {
                 self.set_up(now, at, None);
@@ -56,9 +64,9 @@ impl Registry {
         let failure = Arc::new(failure);
         let Some(job) = self.jobs.get(&id) else { return };
         self.actions.extend(job.tell_all(&ToRank::Failed(Arc::clone(&failure))));
-        let name = job.name.clone();
+        let (name, owner) = (job.name.clone(), job.owner);
         self.forget(id);
-        self.ended.fail(now, id, name, failure);
+        self.ended.fail(now, (owner, id), name, failure);
     }
 }
 

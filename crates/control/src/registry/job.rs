@@ -36,6 +36,9 @@ pub(super) struct Job {
     pub(super) created: Time,
     /// Before the job is gathered, those that are connected; afterwards all.
     pub(super) ranks: BTreeMap<u32, Attendee>,
+    /// Their nodes, all of which are compared with those of every rank that joins.
+    // spec: E-12
+    nodes: BTreeMap<NodeId, u32>,
     /// The leader of every host, by seat. Empty until the job is gathered.
     pub(super) hosts: Vec<u32>,
     /// `None` until all ranks are there, and again when one is another process, until all are.
@@ -140,6 +143,7 @@ impl Job {
             is_resumed,
             created: now,
             ranks: BTreeMap::new(),
+            nodes: BTreeMap::new(),
             hosts: Vec::new(),
             welcome: None,
             stalls: Stalls::default(),
@@ -210,10 +214,7 @@ impl Job {
             return Err(Refusal::UnknownRank { rank, workers });
         }
         for node in join.nodes() {
-            let is_there = |(other, attendee): &(&u32, &Attendee)| {
-                **other != rank && attendee.nodes().any(|own| own == node)
-            };
-            if let Some((&rank, _)) = self.ranks.iter().find(is_there) {
+            if let Some(&rank) = self.nodes.get(&node).filter(|other| **other != rank) {
                 return Err(Refusal::SameNode { address: cluster.address(node), rank });
             }
         }
@@ -268,7 +269,7 @@ impl Job {
 
     /// Takes in a rank that may join. Returns who had it before.
     pub(super) fn take_in(&mut self, now: Time, link: LinkId, join: Join) -> Option<Attendee> {
-        let before = self.ranks.remove(&join.rank);
+        let before = self.remove(join.rank);
         let same = before.as_ref().filter(|before| before.process == join.process);
         let progress = same.map(|same| same.progress.clone()).unwrap_or_default();
         if same.is_none() {
@@ -287,9 +288,18 @@ impl Job {
             progress,
             left: None,
         };
+        self.nodes.extend(attendee.nodes().map(|node| (node, join.rank)));
         self.ranks.insert(join.rank, attendee);
         self.has_tickets = true;
         before
+    }
+
+    fn remove(&mut self, rank: u32) -> Option<Attendee> {
+        let attendee = self.ranks.remove(&rank)?;
+        for node in attendee.nodes() {
+            self.nodes.remove(&node);
+        }
+        Some(attendee)
     }
 
     /// All are there: finds the hosts, and at first the number of trees, of which it may have this number.
@@ -399,7 +409,7 @@ impl Job {
     pub(super) fn leave(&mut self, now: Time, rank: u32, operations: u64) {
         self.stalls.forget(rank);
         if self.hosts.is_empty() {
-            self.ranks.remove(&rank);
+            self.remove(rank);
             self.deserted = now;
         } else if let Some(attendee) = self.ranks.get_mut(&rank) {
             (attendee.link, attendee.left) = (None, Some(operations));
@@ -409,6 +419,7 @@ impl Job {
     /// Begins to gather again: those that were there are gone, and others come.
     pub(super) fn gather_again(&mut self, now: Time) {
         self.ranks.clear();
+        self.nodes.clear();
         self.deserted = now;
         // Members of a job that was forgotten have a deadline of their own.
         if !self.is_resumed {
@@ -428,9 +439,9 @@ impl Job {
             ranks.retain(|other| *other < self.workers && *other != at.0);
             ranks.sort_unstable();
             ranks.dedup();
-            // Every rank may report a stall, and a message has room for more ranks than there are.
+            // Every rank may report a stall in each tree, and a message has room for more ranks than there are.
             // spec: E-12
-            ranks.truncate(NAMED_MAX);
+            ranks.truncate(NAMED_MAX / self.trees.len().max(1));
             ranks.shrink_to_fit();
         }
         self.stalls.note(now, at, stall);
@@ -452,6 +463,11 @@ impl Job {
             && self.ranks.values().all(|attendee| attendee.link.is_some())
     }
 
+    /// Returns true if all ranks were welcomed before and are there, and one of them is another process since.
+    pub(super) fn waits_for_welcome(&self) -> bool {
+        !self.hosts.is_empty() && self.welcome.is_none() && self.is_complete()
+    }
+
     /// Whether nobody came for so long that nobody will.
     pub(super) fn is_unattended(&self, now: Time) -> bool {
         self.ranks.is_empty() && now.since(self.deserted) >= UNATTENDED_FOR
@@ -467,7 +483,7 @@ impl Job {
     /// Who is missing, if it is time to say so.
     pub(super) fn waiting(&mut self, now: Time) -> Option<Arc<[u32]>> {
         let is_due = now.since(self.waiting_told) >= WAITING_EVERY;
-        if self.welcome.is_some() || !is_due || self.ranks.is_empty() {
+        if self.welcome.is_some() || !is_due || self.ranks.is_empty() || self.is_complete() {
             return None;
         }
         self.waiting_told = now;

@@ -19,6 +19,13 @@ use crate::plane::Counters;
 use crate::settings::Settings;
 use crate::v1;
 
+/// Bytes that a job, a rank, a switch, an address and a counter take in an answer, at most, beside names.
+const JOB_BYTES: usize = 64;
+const RANK_BYTES: usize = 96;
+const SWITCH_BYTES: usize = 64;
+const ADDRESS_BYTES: usize = 24;
+const COUNTER_BYTES: usize = 24;
+
 /// A job, in a few words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -71,6 +78,16 @@ struct JobView {
     epoch: u32,
     left_out: Vec<NodeId>,
     ranks: Vec<RankView>,
+    /// Bytes of the names of its ranks' hosts.
+    hosts_bytes: usize,
+}
+
+impl JobView {
+    /// Bytes that it takes in an answer, at most, with the names of hosts or without.
+    fn bytes(&self, hosts_bytes: usize) -> usize {
+        let places = RANK_BYTES * self.ranks.len() + ADDRESS_BYTES * self.left_out.len();
+        JOB_BYTES + self.name.len() + places + hosts_bytes
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -134,6 +151,7 @@ impl Registry {
             workers: job.workers,
             epoch: self.epoch(job),
             left_out: job.left_out().into_iter().collect(),
+            hosts_bytes: job.ranks.values().map(|attendee| attendee.host.len()).sum(),
             ranks: job.ranks.iter().map(rank).collect(),
         };
         View {
@@ -181,6 +199,36 @@ impl View {
         });
         let total = if caller.is_operator() { &counters.total[..] } else { &[] };
         v1::StatisticsResponse { jobs: jobs.collect(), counters: named(total) }
+    }
+
+    /// Bytes of the answer about places, at most: memory for it is taken before it is made.
+    // spec: E-12
+    pub fn topology_bytes(&self, caller: &Caller) -> usize {
+        let jobs: usize = self.seen(caller).map(|job| job.bytes(job.hosts_bytes)).sum();
+        // Ranks may name a switch each, and the server has one.
+        let named = 1 + self.seen(caller).map(|job| job.ranks.len()).sum::<usize>();
+        let known = self.switches.len();
+        let described = if caller.is_operator() { known } else { known.min(named) };
+        jobs + ADDRESS_BYTES * (named + 1) + SWITCH_BYTES * described
+    }
+
+    /// Bytes of the answer about progress, at most.
+    // spec: E-12
+    pub fn statistics_bytes(
+        &self,
+        caller: &Caller,
+        only: Option<JobId>,
+        counters: &Counters,
+    ) -> usize {
+        let bytes = |counters: &[(&'static str, u64)]| -> usize {
+            counters.iter().map(|(name, _)| COUNTER_BYTES + name.len()).sum()
+        };
+        let jobs = self.seen(caller).filter(|job| only.is_none_or(|only| only == job.id));
+        let jobs = jobs.map(|job| {
+            let counters = counters.jobs.get(&job.id).map_or(0, |counters| bytes(counters));
+            job.bytes(0) + counters
+        });
+        jobs.sum::<usize>() + bytes(&counters.total)
     }
 
     fn seen<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a JobView> {

@@ -1,12 +1,15 @@
 //! Connections that are taken in: as many as there is room for, and only those that are used.
+//!
+//! Descriptors are what runs out first. Some stay free for everything but connections. Of the others an eighth is kept for ranks
+//! that come back: a connection that takes one of these stays only if a rank joins on it that its job knows. Of the rest, those
+//! of one address have at most half, and so have those of one token.
 // spec: E-12
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -20,6 +23,7 @@ use tokio::time::{self, MissedTickBehavior};
 use super::TICK;
 use super::meter::SharedMeter;
 use crate::budget::{ConnectionBudgets, Reason, Refused};
+use crate::caller::Holder;
 use crate::clock::Clock;
 use crate::connection::{Connection, Watch};
 use crate::settings::Settings;
@@ -34,19 +38,42 @@ const HELD_FOR: Span = Span::from_ms(500);
 /// Most such connections. Beyond it the oldest is closed.
 const HELD_MAX: usize = 64;
 
+/// Share of the descriptors for connections that is kept for ranks that come back.
+const KEPT_SHARE: u64 = 8;
+
+/// Share of the others that one address may have, and one token.
+const OWN_SHARE: u64 = 2;
+
+/// Time that a rank that comes back has to join on a descriptor that is kept for it, and connections of one address that may use
+/// this time at once.
+const RETURN_WITHIN: Duration = Duration::from_secs(3);
+const RETURNING_MAX: usize = 16;
+
 /// Counts of open connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Connections {
-    budgets: ConnectionBudgets,
-    /// Descriptors that this process may have.
-    descriptors: u64,
+    limits: Limits,
+    first_call_within: Duration,
     counts: Arc<Mutex<Counts>>,
+}
+
+/// Limits that follow from the budgets and from the number of descriptors of this process.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    budgets: ConnectionBudgets,
+    /// Descriptors from this number on are for ranks that come back, and from the next one on for no connection.
+    kept_from: u64,
+    end: u64,
+    per_address: usize,
+    per_token: usize,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     total: usize,
     addresses: BTreeMap<IpAddr, Address>,
+    /// Connections by who has shown a credential on them first.
+    holders: BTreeMap<Holder, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -54,67 +81,134 @@ struct Address {
     open: usize,
     /// Those of them on which no call has passed yet.
     unproven: usize,
+    /// Number of these with a descriptor that is kept for ranks that come back.
+    returning: usize,
 }
 
 /// A connection that is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     pub(crate) address: IpAddr,
-    is_proven: AtomicBool,
+    /// True for a descriptor that is kept for ranks that come back.
+    is_kept: bool,
+    /// The holder that the connection counts for, once a call has passed that lets it stay.
+    holder: OnceLock<Holder>,
+    per_token: usize,
     counts: Arc<Mutex<Counts>>,
+}
+
+impl Limits {
+    fn new(budgets: ConnectionBudgets, descriptors: u64) -> Limits {
+        let end = descriptors - budgets.descriptors_reserved.min(descriptors / 4);
+        let kept_from = end - end / KEPT_SHARE;
+        let own = usize::try_from(kept_from / OWN_SHARE).unwrap_or(usize::MAX);
+        let (per_address, per_token) = (budgets.per_address.min(own), budgets.per_token.min(own));
+        Limits { budgets, kept_from, end, per_address, per_token }
+    }
 }
 
 impl Connections {
     pub(crate) fn new(budgets: ConnectionBudgets) -> Connections {
-        let descriptors = descriptors::limit().unwrap_or(u64::MAX);
-        Connections { budgets, descriptors, counts: Arc::default() }
+        Connections::of(budgets, descriptors::limit().unwrap_or(u64::MAX))
+    }
+
+    fn of(budgets: ConnectionBudgets, descriptors: u64) -> Connections {
+        let (limits, first_call_within) =
+            (Limits::new(budgets, descriptors), budgets.first_call_within);
+        Connections { limits, first_call_within, counts: Arc::default() }
     }
 
     /// Takes down a connection, or says why there is no room for it. The system gives the lowest number that is free, so
     /// the number of a descriptor says how many there are.
     fn admit(&self, address: IpAddr, descriptor: u64) -> Result<Permit, Reason> {
-        let reserved = self.budgets.descriptors_reserved.min(self.descriptors / 4);
-        if descriptor >= self.descriptors - reserved {
+        let Limits { budgets, kept_from, end, per_address, per_token } = self.limits;
+        let is_kept = descriptor >= kept_from;
+        if descriptor >= end {
             return Err(Reason::Descriptors);
         }
         let mut counts = lock(&self.counts);
-        if counts.total >= self.budgets.total {
+        if counts.total >= budgets.total {
             return Err(Reason::Connections);
         }
         let from = counts.addresses.entry(address).or_default();
-        let is_full = from.open >= self.budgets.per_address
-            || from.unproven >= self.budgets.unproven_per_address;
-        if is_full {
+        if from.open >= per_address || from.unproven >= budgets.unproven_per_address {
             return Err(Reason::Connections);
+        }
+        if is_kept && from.returning >= RETURNING_MAX {
+            return Err(Reason::Descriptors);
         }
         from.open += 1;
         from.unproven += 1;
+        from.returning += usize::from(is_kept);
         counts.total += 1;
-        let counts = Arc::clone(&self.counts);
-        Ok(Permit { address, is_proven: AtomicBool::new(false), counts })
+        let (holder, counts) = (OnceLock::new(), Arc::clone(&self.counts));
+        Ok(Permit { address, is_kept, holder, per_token, counts })
     }
 }
 
 impl Permit {
-    /// A call has passed on the connection.
-    pub(crate) fn prove(&self) {
-        if !self.is_proven.swap(true, Ordering::Relaxed) {
-            let mut counts = lock(&self.counts);
-            if let Some(from) = counts.addresses.get_mut(&self.address) {
-                from.unproven = from.unproven.saturating_sub(1);
-            }
+    /// Takes down that a call has passed on the connection, which counts for its caller from then on. Returns false if that has as
+    /// many as it may have. On a descriptor that is kept for ranks that come back, only the call of such a rank lets it stay.
+    pub(crate) fn prove(&self, holder: Holder, is_back: bool) -> bool {
+        if self.is_proven() {
+            return true;
         }
+        let mut counts = lock(&self.counts);
+        let own = counts.holders.get(&holder).copied().unwrap_or(0);
+        if own >= self.per_token {
+            return false;
+        }
+        if (is_back || !self.is_kept) && self.holder.set(holder).is_ok() {
+            counts.holders.insert(holder, own + 1);
+            counts.settle(self);
+        }
+        true
     }
 
     pub(crate) fn is_proven(&self) -> bool {
-        self.is_proven.load(Ordering::Relaxed)
+        self.holder.get().is_some()
+    }
+
+    /// Returns whether the descriptor is kept for ranks that come back, and none has come.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept && !self.is_proven()
+    }
+
+    /// Most connections of one holder.
+    pub(crate) fn per_token(&self) -> usize {
+        self.per_token
+    }
+
+    /// Time until the connection is closed if it may not stay.
+    fn first_call_within(&self, within: Duration) -> Duration {
+        if self.is_kept { within.min(RETURN_WITHIN) } else { within }
+    }
+}
+
+impl Counts {
+    /// Takes down that a connection is no longer without a call.
+    fn settle(&mut self, permit: &Permit) {
+        if let Some(from) = self.addresses.get_mut(&permit.address) {
+            from.unproven = from.unproven.saturating_sub(1);
+            from.returning = from.returning.saturating_sub(usize::from(permit.is_kept));
+        }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.prove();
         let mut counts = lock(&self.counts);
+        match self.holder.get() {
+            None => counts.settle(self),
+            Some(holder) => {
+                if let Some(own) = counts.holders.get_mut(holder) {
+                    *own = own.saturating_sub(1);
+                    if *own == 0 {
+                        counts.holders.remove(holder);
+                    }
+                }
+            }
+        }
         counts.total = counts.total.saturating_sub(1);
         if let Some(from) = counts.addresses.get_mut(&self.address) {
             from.open = from.open.saturating_sub(1);
@@ -181,11 +275,11 @@ impl<N: Fn(String)> Acceptor<N> {
     fn take_in(&mut self, stream: TcpStream, from: IpAddr) -> Option<Connection> {
         match self.admit(&stream, from) {
             Ok(permit) => {
+                let within = permit.first_call_within(self.connections.first_call_within);
                 let connection = Connection::admitted(stream, permit);
                 let watch = connection.watch();
                 // Until it is known which job it is for, if it ever is.
                 watch.set_failure_after(Settings::default().failure_after);
-                let within = self.connections.budgets.first_call_within;
                 tokio::spawn(close_if_mute(watch, within, self.refused.clone()));
                 Some(connection)
             }
@@ -252,15 +346,20 @@ mod tests {
         let budgets = ConnectionBudgets {
             total: 6,
             per_address: 4,
+            per_token: 3,
             unproven_per_address: 2,
             descriptors_reserved: 8,
             ..ConnectionBudgets::default()
         };
-        Connections { descriptors, ..Connections::new(budgets) }
+        Connections::of(budgets, descriptors)
     }
 
     fn address(last: u8) -> IpAddr {
         Ipv4Addr::new(10, 0, 0, last).into()
+    }
+
+    fn prove(permit: &Permit) -> bool {
+        permit.prove(Holder::Address(permit.address), false)
     }
 
     // spec: E-12 machine
@@ -270,11 +369,9 @@ mod tests {
         let admit = |last| connections.admit(address(last), 9);
         let (first, second) = (admit(1).unwrap(), admit(1).unwrap());
         assert_eq!(admit(1).unwrap_err(), Reason::Connections, "two have not proved anything");
-        first.prove();
-        first.prove();
-        second.prove();
+        assert!(prove(&first) && prove(&first) && prove(&second));
         let more = [admit(1).unwrap(), admit(1).unwrap()];
-        more.iter().for_each(Permit::prove);
+        more.iter().zip(1..).for_each(|(one, id)| assert!(one.prove(Holder::Token(id), false)));
         assert_eq!(admit(1).unwrap_err(), Reason::Connections, "four are open");
         let others = [admit(2).unwrap(), admit(3).unwrap()];
         assert_eq!(admit(4).unwrap_err(), Reason::Connections, "six are open");
@@ -283,6 +380,71 @@ mod tests {
         drop((second, more));
         let counts = lock(&connections.counts);
         assert!(counts.total == 0 && counts.addresses.is_empty(), "{counts:?}");
+        assert!(counts.holders.is_empty(), "{counts:?}");
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn a_token_has_no_more_connections_than_its_own_from_whatever_address() {
+        let connections = connections(1_000);
+        let admit = |last| connections.admit(address(last), 9).unwrap();
+        let own: Vec<Permit> = (1..4).map(admit).collect();
+        assert!(own.iter().all(|one| one.prove(Holder::Token(1), false)));
+        let fourth = admit(4);
+        assert!(!fourth.prove(Holder::Token(1), true) && !fourth.is_proven());
+        assert!(own[0].prove(Holder::Token(1), false), "calls pass on those that are there");
+        assert!(fourth.prove(Holder::Token(2), false), "another token has its own");
+        drop(own);
+        assert!(admit(5).prove(Holder::Token(1), false), "they are there again");
+    }
+
+    /// The limits that follow from `ulimit -n 1024`.
+    // spec: E-12 machine
+    #[test]
+    fn one_address_and_one_token_leave_half_of_the_descriptors() {
+        let connections = Connections::of(ConnectionBudgets::default(), 1_024);
+        let Limits { kept_from, end, per_address, per_token, .. } = connections.limits;
+        assert_eq!((kept_from, end, per_address, per_token), (728, 832, 364, 364));
+        let prove = |permit: Permit, token| {
+            assert!(permit.prove(Holder::Token(token), false));
+            permit
+        };
+        let admit = |last, descriptor| connections.admit(address(last), descriptor);
+        let taken: Vec<Permit> =
+            (0..).map_while(|at| Some(prove(admit(1, at).ok()?, at % 5))).collect();
+        assert_eq!(taken.len(), per_address, "whatever tokens it has");
+        assert!(admit(2, 364).is_ok());
+        drop(taken);
+        let taken: Vec<Permit> =
+            (0..364).map(|at| prove(admit((at % 7) as u8, at).unwrap(), 1)).collect();
+        assert!(!admit(8, 364).unwrap().prove(Holder::Token(1), false), "from whatever addresses");
+        assert_eq!(taken.len(), per_token);
+        // Where there are many, the budgets are what limits them.
+        let Limits { per_address, per_token, .. } =
+            Connections::of(ConnectionBudgets::default(), 1 << 20).limits;
+        assert_eq!((per_address, per_token), (4_096, 16_384));
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn the_last_descriptors_are_for_ranks_that_come_back() {
+        let connections = Connections::of(ConnectionBudgets::default(), 1_024);
+        let admit = |last, descriptor| connections.admit(address(last), descriptor);
+        let (new, back) = (admit(1, 728).unwrap(), admit(1, 729).unwrap());
+        assert!(new.prove(Holder::Token(1), false) && !new.is_proven(), "it may say who it is");
+        assert!(back.prove(Holder::Token(1), true) && back.is_proven());
+        let within = Duration::from_secs(60);
+        assert_eq!(new.first_call_within(within), RETURN_WITHIN);
+        assert_eq!(admit(1, 727).unwrap().first_call_within(within), within);
+        // Few of one address wait there at a time.
+        let rest: Vec<Permit> = (0..).map_while(|_| admit(1, 730).ok()).collect();
+        assert_eq!(rest.len(), RETURNING_MAX - 1);
+        assert_eq!(admit(1, 730).unwrap_err(), Reason::Descriptors);
+        assert!(admit(2, 730).is_ok() && admit(1, 9).is_ok());
+        assert!(rest[0].prove(Holder::Token(1), true), "it joins");
+        assert!(admit(1, 730).is_ok());
+        drop((new, rest));
+        assert_eq!(lock(&connections.counts).addresses[&address(1)].returning, 0);
     }
 
     // spec: E-12 machine

@@ -97,10 +97,7 @@ impl Desk {
         self.streams.insert(link, outgoing);
         let failure_after = self.registry.failure_after(join.job);
         let attended = self.tell(|registry, now| registry.attend(now, link, caller, join));
-        if let Err(refusal) = attended {
-            self.streams.remove(&link);
-            return Err(refusal);
-        }
+        attended.inspect_err(|_| drop(self.streams.remove(&link)))?;
         Ok(Stream { link, failure_after, messages, unread, closed })
     }
 

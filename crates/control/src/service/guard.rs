@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::connection::watch_of;
 use crate::credentials::{Checked, Denial};
 
-/// Time for which a connection stays whose first call was refused for its token: the answer has to arrive.
+/// Time for which a connection stays whose first call was refused: the answer has to arrive.
 const DENIED_STAYS: Duration = Duration::from_millis(200);
 
 /// Text for a tenant that calls where only operators have something to do.
@@ -60,7 +60,14 @@ impl Guard {
             }
             Status::resource_exhausted(text)
         })?;
-        watch.prove();
+        watch.prove(caller.holder, self.is_for_operators).map_err(|limit| {
+            self.refused.count(Reason::Connections);
+            watch.close_unproven_after(DENIED_STAYS);
+            let text = "the budget of connections of this token is used up";
+            Status::resource_exhausted(format!(
+                "{text}: {limit} are open, by what `ulimit -n` of the server allows"
+            ))
+        })?;
         Ok(caller)
     }
 }

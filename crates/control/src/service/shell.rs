@@ -38,7 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Time after which a stream that sent too much is looked at again.
 const HELD_FOR: Duration = Duration::from_millis(25);
 
-/// A handle of the desk. All handles are used by one thread.
+/// A handle of the registry. All handles are used by one thread.
 #[derive(Clone)]
 pub(super) struct Shell {
     desk: Arc<Mutex<Desk>>,
@@ -179,19 +179,26 @@ impl Shell {
         });
     }
 
-    /// An answer about all jobs, which holds memory of the caller's budget until the connection has taken it.
+    /// Makes an answer about all jobs of at most this size on another thread, once there is memory of the caller's budget for it,
+    /// which it holds until the connection has taken it.
     // spec: E-12
-    async fn counted<T: Message>(
+    async fn counted<T: Message + Send + 'static>(
         &self,
         (watch, holder): (Watch, Holder),
-        mut answer: Response<T>,
+        most_bytes: usize,
+        answer: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Response<T>, Status> {
         let now = self.clock.now();
-        let Some(unread) = self.meter.rooms(now, holder).count(now, answer.get_ref()).await else {
+        let Some(unread) = self.meter.rooms(now, holder).reserve(now, most_bytes).await else {
             let text = "answers that were not read take all the memory that this token has for them, or all have";
             return Err(self.exhausted((Reason::Unread, text.into())));
         };
         self.expect_read(&watch, &unread);
+        // There may be thousands of jobs in it.
+        let answer = task::spawn_blocking(answer).await;
+        let answer = answer.map_err(|_| Status::internal("the answer could not be made"))?;
+        unread.answer(&answer);
+        let mut answer = Response::new(answer);
         answer.extensions_mut().insert(unread);
         Ok(answer)
     }
@@ -281,9 +288,17 @@ impl Control for Shell {
         let Some(StreamMessage::Join(join)) = said else {
             return Err(Status::invalid_argument("a stream begins with a join"));
         };
+        let is_back = self.desk().registry.is_back(&join);
+        if watch.is_kept() && !is_back {
+            let text =
+                "the server has no descriptors left for new connections: raise its `ulimit -n`";
+            return Err(self.exhausted((Reason::Descriptors, text.into())));
+        }
         let attended = self.desk().attend(&caller, join);
         let attended = attended.map_err(|refusal| self.refused(refusal))?;
         let desk::Stream { link, failure_after, messages, unread, closed } = attended;
+        // A connection that may not stay is closed soon.
+        let _ = watch.prove(caller.holder, is_back);
         watch.set_failure_after(failure_after);
         let rooms = permit.rooms(self.clock.now());
         let answers = unread::Answers::new(messages, rooms.clone(), unread.clone(), self.clock);
@@ -301,8 +316,8 @@ impl Control for Shell {
     ) -> Result<Response<v1::TopologyResponse>, Status> {
         let (watch, caller) = (watch_of(request.extensions()), caller_of(request.extensions())?);
         let (seen, holder) = (self.look(&caller).await?, caller.holder);
-        let answer = elsewhere(move || seen.view.topology(&caller)).await?;
-        self.counted((watch, holder), answer).await
+        let most_bytes = seen.view.topology_bytes(&caller);
+        self.counted((watch, holder), most_bytes, move || seen.view.topology(&caller)).await
     }
 
     async fn health(
@@ -324,17 +339,10 @@ impl Control for Shell {
         let (watch, caller) = (watch_of(request.extensions()), caller_of(request.extensions())?);
         let only = request.into_inner().job.map(JobId);
         let (seen, holder) = (self.look(&caller).await?, caller.holder);
-        let answer = elsewhere(move || seen.view.statistics(&caller, only, &seen.counters)).await?;
-        self.counted((watch, holder), answer).await
+        let most_bytes = seen.view.statistics_bytes(&caller, only, &seen.counters);
+        let answer = move || seen.view.statistics(&caller, only, &seen.counters);
+        self.counted((watch, holder), most_bytes, answer).await
     }
-}
-
-/// Makes an answer on another thread: there may be thousands of jobs in it.
-async fn elsewhere<T: Send + 'static>(
-    answer: impl FnOnce() -> T + Send + 'static,
-) -> Result<Response<T>, Status> {
-    let answer = task::spawn_blocking(answer).await;
-    answer.map(Response::new).map_err(|_| Status::internal("the answer could not be made"))
 }
 
 fn malformed(error: Malformed) -> Status {

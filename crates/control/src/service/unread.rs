@@ -117,14 +117,13 @@ impl Rooms {
         Some([self.own.take(bytes).await?, self.total.take(bytes).await?])
     }
 
-    /// Takes memory for an answer of one message, which holds it until the connection has taken all of it. `None` if there
-    /// is too little for a while.
-    pub(super) async fn count(self, now: Time, answer: &impl Message) -> Option<Unread> {
-        let bytes = answer.encoded_len() + PREFIX_BYTES;
-        let taken = time::timeout(ANSWER_WITHIN, self.take(bytes.saturating_mul(MADE_FACTOR)));
+    /// Takes memory for an answer of one message, before it is made: it holds that until the connection has taken all of it. `None`
+    /// if there is too little for a while.
+    pub(super) async fn reserve(self, now: Time, most_bytes: usize) -> Option<Unread> {
+        let bytes = most_bytes.saturating_add(PREFIX_BYTES).saturating_mul(MADE_FACTOR);
+        let taken = time::timeout(ANSWER_WITHIN, self.take(bytes)).await;
         let unread = Unread::default();
-        unread.lock().held = Some((now, taken.await.ok()??));
-        unread.make(bytes);
+        unread.lock().held = Some((now, taken.ok()??));
         Some(unread)
     }
 }
@@ -190,6 +189,11 @@ impl Unread {
 
     fn make(&self, bytes: usize) {
         self.lock().made += bytes;
+    }
+
+    /// Takes down an answer for which memory was taken.
+    pub(super) fn answer(&self, answer: &impl Message) {
+        self.make(answer.encoded_len() + PREFIX_BYTES);
     }
 
     /// Takes down that HTTP/2 has asked for bytes.

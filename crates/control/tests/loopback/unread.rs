@@ -47,6 +47,7 @@ fn child() {
         // The rate of calls would only make it take longer.
         config.budgets.calls.calls = CallRate { per_s: 100_000, burst: 100_000 };
         config.budgets.calls.calls_in_total = CallRate { per_s: 100_000, burst: 100_000 };
+        config.budgets.calls.listings = CallRate { per_s: 100_000, burst: 100_000 };
     });
     println!("\nat {}", stage.service.local_address());
     std::io::stdout().flush().expect("a parent reads");
@@ -96,6 +97,8 @@ impl Drop for Server {
 struct Attack {
     jobs: u32,
     ranks: u32,
+    /// Sending threads that every rank offers. It reports a stall in each of their trees.
+    threads: u32,
     /// Number of times that rank 0 of each job comes as another process, so that all its ranks are welcomed again.
     successions: u32,
     /// Connections announce the largest windows and are not read, so that HTTP/2 asks for all that there is.
@@ -112,9 +115,39 @@ async fn attacker(address: SocketAddr, is_deaf: bool) -> (Client, Option<Arc<Ato
     }
 }
 
-fn join_of(job: u64, rank: u32) -> v1::Join {
+fn join_of(job: u64, rank: u32, threads: u32) -> v1::Join {
     let (node, host) = (0x0001_2000 + 8 * rank, format!("{rank}{}", "h".repeat(240)));
-    v1::Join { node, host, ..join(job, rank, 1) }
+    let more_nodes = (1..threads).map(|thread| node + (thread << 16)).collect();
+    v1::Join { node, host, more_nodes, ..join(job, rank, 1) }
+}
+
+/// A stall of as many ranks as a message has room for, or nearly.
+fn stall() -> v1::from_rank::Message {
+    let ranks = (0..4_096).collect();
+    v1::from_rank::Message::Stalled(v1::Stalled {
+        operation: 1,
+        fragment: None,
+        ranks,
+        since_ms: 0,
+    })
+}
+
+/// Waits until all ranks of a job are there.
+async fn gathered(address: SocketAddr, name: &str, ranks: u32) {
+    let mut client = connect(address, Some(&token(6))).await;
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let listed = client.topology(v1::TopologyRequest {}).await;
+        let jobs = listed.map(|answer| answer.into_inner().jobs).unwrap_or_default();
+        let own = jobs.into_iter().find(|job| job.name == name);
+        if own.is_some_and(|job| {
+            job.ranks.iter().filter(|rank| rank.connected).count() == ranks as usize
+        }) {
+            return;
+        }
+        assert!(Instant::now() < end, "all ranks join");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Joins all ranks of a job, answers for them so that they are sent a set-up, and reads nothing.
@@ -123,7 +156,7 @@ async fn attend_blindly(
     number: u32,
     attack: Attack,
 ) -> Vec<Sender<v1::FromRank>> {
-    let Attack { ranks, successions, is_deaf, .. } = attack;
+    let Attack { ranks, threads, successions, is_deaf, .. } = attack;
     let name = format!("{number}{}", "n".repeat(240));
     let mut senders = Vec::new();
     let first_blind = u32::from(successions > 0);
@@ -132,7 +165,7 @@ async fn attend_blindly(
         let job = client.register(request(&name, ranks)).await.expect("it fits").into_inner().job;
         deaf.into_iter().for_each(|deaf| deaf.store(true, Ordering::Relaxed));
         for rank in first..ranks.min(first + STREAMS) {
-            let (sender, stream) = open_stream(join_of(job, rank));
+            let (sender, stream) = open_stream(join_of(job, rank, threads));
             let mut client = client.clone();
             tokio::spawn(async move {
                 let answers = client.attend(stream).await;
@@ -143,27 +176,33 @@ async fn attend_blindly(
             senders.push(sender);
         }
     }
-    if successions > 0 {
-        succeed(address, &name, attack).await;
+    match successions {
+        0 => gathered(address, &name, ranks).await,
+        _ => succeed(address, &name, attack).await,
     }
-    for (rank, sender) in (first_blind..).zip(&senders) {
-        let answer = v1::Answer { round: 1, seat: rank, ..Default::default() };
-        let message = Some(v1::from_rank::Message::Answer(answer));
-        // The stream may have been closed.
-        let _ = sender.send(v1::FromRank { tree: 0, message }).await;
+    for tree in 0..threads {
+        for (rank, sender) in (first_blind..).zip(&senders) {
+            let answer = v1::Answer { round: 1, seat: rank, ..Default::default() };
+            for message in [v1::from_rank::Message::Answer(answer), stall()] {
+                // The stream may have been closed.
+                let _ = sender.send(v1::FromRank { tree, message: Some(message) }).await;
+            }
+        }
     }
     senders
 }
 
 /// Rank 0 comes as one process after the other, each with the ticket of the one before.
-async fn succeed(address: SocketAddr, name: &str, Attack { ranks, successions, .. }: Attack) {
+async fn succeed(address: SocketAddr, name: &str, attack: Attack) {
+    let Attack { ranks, threads, successions, .. } = attack;
     let mut client = connect(address, Some(&token(6))).await;
     let job = client.register(request(name, ranks)).await.expect("it is there").into_inner().job;
     let mut ticket = None;
     for life in 0..successions {
         let end = Instant::now() + Duration::from_secs(30);
         loop {
-            let join = v1::Join { life: life.into(), ticket: ticket.clone(), ..join_of(job, 0) };
+            let join =
+                v1::Join { life: life.into(), ticket: ticket.clone(), ..join_of(job, 0, threads) };
             let (_sender, stream) = open_stream(join);
             let answers = client.attend(stream).await;
             let answers = match answers {
@@ -214,40 +253,42 @@ fn measure(attack: Attack) -> (u64, u64) {
 fn check(attack: Attack) {
     let (before, most) = measure(attack);
     let [before_mib, most_mib] = [before, most].map(|bytes| bytes >> 20);
-    let Attack { jobs, ranks, successions, is_deaf } = attack;
+    let Attack { jobs, ranks, threads, successions, is_deaf } = attack;
     let how = if is_deaf { "large windows, welcomed again" } else { "small windows" };
-    println!("| {jobs} | {ranks} | {how} {successions} | {before_mib} MiB | {most_mib} MiB |");
+    println!(
+        "| {jobs} | {ranks} | {threads} threads | {how} {successions} | {before_mib} MiB | {most_mib} MiB |"
+    );
     let all = u64::from(jobs * ranks);
     let allowed = UNREAD_BYTES + all * RANK_BYTES + MARGIN_BYTES;
     assert!(most - before <= allowed, "{} bytes, {allowed} are allowed", most - before);
 }
 
-fn mute(jobs: u32, ranks: u32) -> Attack {
-    Attack { jobs, ranks, successions: 0, is_deaf: false }
+fn mute(jobs: u32, ranks: u32, threads: u32) -> Attack {
+    Attack { jobs, ranks, threads, successions: 0, is_deaf: false }
 }
 
 /// As many successions as fill what HTTP/2 would keep, and fewer where there are many jobs.
-fn deaf(jobs: u32, ranks: u32) -> Attack {
-    Attack { jobs, ranks, successions: (1_024 / jobs).min(64), is_deaf: true }
+fn deaf(jobs: u32, ranks: u32, threads: u32) -> Attack {
+    Attack { jobs, ranks, threads, successions: (1_024 / jobs).min(64), is_deaf: true }
 }
 
 #[test]
 fn ranks_that_do_not_read_take_no_more_than_the_budget() {
-    check(mute(1, 512));
+    check(mute(1, 512, 8));
 }
 
 /// HTTP/2 would keep 400 KiB of each stream.
 #[test]
 fn ranks_that_announce_large_windows_and_do_not_read_take_no_more_than_the_budget() {
-    check(deaf(1, 1_000));
+    check(deaf(1, 1_000, 1));
 }
 
 #[test]
 #[ignore = "takes minutes: prints what all ranks that a token may have take at their worst"]
 fn measure_the_worst_of_a_token() {
-    for (jobs, ranks) in [(1, 1_000), (16, 1_000), (512, 32)] {
-        check(mute(jobs, ranks));
-        check(deaf(jobs, ranks));
+    for (jobs, ranks, threads) in [(1, 1_000, 1), (1, 1_000, 32), (16, 1_000, 16), (512, 32, 1)] {
+        check(mute(jobs, ranks, threads));
+        check(deaf(jobs, ranks, threads));
     }
 }
 
@@ -294,4 +335,39 @@ fn answers_that_are_not_read_take_no_more_than_the_budget() {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     });
+}
+
+/// Callers that ask at once: there are no more answers than there is memory for, also before they are sent.
+#[test]
+fn answers_are_made_when_there_is_memory_for_them() {
+    let server = Server::start();
+    let ranks = 1_000;
+    let (before, most) = block_on(async {
+        let _senders = attend_blindly(server.address, 0, mute(1, ranks, 1)).await;
+        let before = server.resident_bytes();
+        let (done, mut answered) = tokio::sync::mpsc::unbounded_channel();
+        for _ in 0..8 {
+            let client = connect(server.address, Some(&token(6))).await;
+            for _ in 0..STREAMS {
+                let (mut client, done) = (client.clone(), done.clone());
+                tokio::spawn(async move {
+                    let listed = client.topology(v1::TopologyRequest {}).await;
+                    // The test waits for all of them.
+                    let _ = done.send(listed.is_ok());
+                });
+            }
+        }
+        drop(done);
+        let (mut most, mut count) = (before, 0);
+        while let Some(is_ok) = answered.recv().await {
+            most = most.max(server.resident_bytes());
+            count += u32::from(is_ok);
+        }
+        println!("{count} of {} callers got an answer", 8 * STREAMS);
+        assert!(count > 0);
+        (before, most)
+    });
+    let grown = most - before;
+    println!("{} MiB more", grown >> 20);
+    assert!(grown <= UNREAD_BYTES + MARGIN_BYTES, "{grown} bytes");
 }

@@ -9,6 +9,7 @@ mod attacker;
 mod cluster;
 #[path = "../../../net/tests/counting/mod.rs"]
 mod counting;
+mod descriptors;
 #[path = "../common/hand.rs"]
 mod hand;
 mod machines;

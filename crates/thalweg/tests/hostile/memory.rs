@@ -358,8 +358,21 @@ impl Rank {
         })
     }
 
+    /// Waits until it is welcome in its job, and asserts that it keeps its connection for a time.
+    pub fn stays_welcome(&self, time: Duration) {
+        self.expect(|event| matches!(event, ControlEvent::Welcome(_)).then_some(()));
+        let end = Instant::now() + time;
+        while let Ok(event) =
+            self.events.recv_timeout(end.saturating_duration_since(Instant::now()))
+        {
+            let is_lost =
+                matches!(event, ControlEvent::Disconnected { .. } | ControlEvent::Failed(_));
+            assert!(!is_lost, "{event:?}");
+        }
+    }
+
     /// The end of the job, if it has ended.
-    fn failure(&self) -> Option<Arc<Failure>> {
+    pub fn failure(&self) -> Option<Arc<Failure>> {
         self.events.try_iter().find_map(|event| match event {
             ControlEvent::Failed(failure) => Some(failure),
             _ => None,

@@ -5,32 +5,66 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use thalweg::{Reduce, Session};
+use thalweg::{Reduce, Session, SessionConfig};
 use thalweg_core::JobId;
 use thalweg_wire::tag::Key;
 
 use crate::attacker::{Attacker, Job, Trick};
-use crate::cluster::{Cluster, Ground};
+use crate::cluster::{Cluster, Ground, Racks};
 
 pub const RANKS: u32 = 3;
 const VALUES: usize = 30_000;
 const SUMS: u32 = 100;
 const LIMIT: Duration = Duration::from_secs(20);
 
+/// Sending threads of jobs that have several, and cores of the daemons.
+const THREADS: u32 = 3;
+const CORES: u16 = 2;
+
 #[test]
 fn a_flood_at_all_ports_changes_no_sum() {
-    let cluster = Cluster::start(Ground::Loopback, 0.0);
+    beside_a_flood(Cluster::start(Ground::Loopback, 0.0), 1, &sums);
+}
+
+/// Every sending thread has a tree of its own, and every core of the daemons a port.
+// spec: T-06, F-04 sockets
+#[test]
+fn a_flood_at_all_ports_changes_no_sum_of_several_threads() {
+    let cluster = Cluster::on_cores(Ground::Loopback, Racks::ONE, CORES);
+    beside_a_flood(cluster, THREADS, &|session| {
+        assert_eq!(session.threads(), THREADS);
+        sums(session);
+        // Long ones are divided.
+        for round in 0..5 {
+            let own = vec![session.rank() as f32 + round as f32; 500_000];
+            let result = session.all_reduce(own, Reduce::Sum).wait().expect("it ends well");
+            let expected = (0..RANKS).map(|rank| rank as f32 + round as f32).sum::<f32>();
+            assert!(result.values.iter().all(|value| *value == expected));
+        }
+        let is_used = |thread: u32| {
+            session.counters_of(thread as usize).is_ok_and(|own| own.worker.fragments_sent > 0)
+        };
+        assert!((0..THREADS).all(is_used), "all threads have sent");
+    });
+}
+
+fn beside_a_flood(cluster: Cluster, threads: u32, program: &(dyn Fn(&Session) + Sync)) {
     let (switch, server) = (cluster.switch.address(), cluster.server.address());
+    let further = |at: SocketAddr, core| SocketAddr::new(at.ip(), at.port() + 16 * core);
+    let all: Vec<SocketAddr> =
+        (0..CORES).flat_map(|core| [further(switch, core), further(server, core)]).collect();
+    let ports = if threads > 1 { &all[..] } else { &all[..2] };
     let (is_over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let cluster = std::thread::scope(|scope| {
         let (is_over, sent) = (&is_over, &sent);
         for seed in [1, 2] {
-            scope.spawn(move || flood(seed, &[switch, server], is_over, sent));
+            scope.spawn(move || flood(seed, ports, is_over, sent));
         }
         scope.spawn(move || knock(server, is_over));
         // Also if a rank panics.
         let _end = End(is_over);
-        cluster.run(RANKS, |_| {}, sums, |cluster| cluster).0
+        let change = |config: &mut SessionConfig| config.threads = Some(threads);
+        cluster.run(RANKS, change, program, |cluster| cluster).0
     });
     let sent = sent.load(Ordering::Relaxed);
     let snapshot = cluster.switch.snapshot().expect("it runs");
@@ -38,7 +72,8 @@ fn a_flood_at_all_ports_changes_no_sum() {
     assert!(snapshot.switch.forged > 1_000, "{snapshot:?}");
     let held: u32 = snapshot.occupancy.values().sum();
     assert!(held <= snapshot.aggregators, "{held} aggregators");
-    assert!(cluster.server.snapshot().is_some_and(|server| server.jobs.len() <= 1));
+    let trees = cluster.server.snapshot().expect("it runs").jobs.len();
+    assert!(trees <= threads as usize, "{trees} trees");
 }
 
 /// Ends the flood.

@@ -10,7 +10,7 @@ use thalweg_control::token::{Pattern, Role, Token};
 use thalweg_control::{Access, AttendConfig, Attendance, ControlEvent, Settings, inquiry};
 use thalweg_core::NodeId;
 
-use crate::cluster::{Cluster, Ground, SECRET, TOKEN};
+use crate::cluster::{Cluster, Ground, Racks, SECRET, TOKEN};
 use crate::sockets::{End, RANKS, sums};
 
 /// Names that the attacker's token covers where it has jobs of its own.
@@ -40,7 +40,17 @@ fn refused(cluster: &Cluster) -> impl Fn(&str) -> u64 + use<> {
 // spec: E-04, E-12 sockets
 #[test]
 fn a_tenant_at_the_control_channel_changes_no_sum() {
-    let cluster = Cluster::start(Ground::Loopback, 0.0);
+    beside_a_tenant(Cluster::start(Ground::Loopback, 0.0), 1);
+}
+
+/// The same with a job of several sending threads on several cores.
+// spec: E-04, E-12 sockets
+#[test]
+fn a_tenant_at_the_control_channel_changes_no_sum_of_several_threads() {
+    beside_a_tenant(Cluster::on_cores(Ground::Loopback, Racks::ONE, 2), 3);
+}
+
+fn beside_a_tenant(cluster: Cluster, threads: u32) {
     let server = cluster.server.address();
     let (is_over, calls, seen) =
         (AtomicBool::new(false), AtomicU64::new(0), Mutex::new(Vec::new()));
@@ -56,7 +66,8 @@ fn a_tenant_at_the_control_channel_changes_no_sum() {
         }
         // Also if a rank panics.
         let _end = End(is_over);
-        cluster.run(RANKS, |_| {}, sums, |cluster| cluster).0
+        let change = |config: &mut SessionConfig| config.threads = Some(threads);
+        cluster.run(RANKS, change, sums, |cluster| cluster).0
     });
     let calls = calls.load(Ordering::Relaxed);
     let count = refused(&cluster);
@@ -181,7 +192,8 @@ pub fn squat(
             life: u64::from(number) << 32 | round,
             host: "evil".into(),
             switch: None,
-            more_nodes: Vec::new(),
+            // Sending threads that it does not have.
+            more_nodes: (2..6).map(|thread| NodeId(thread << 16 | 0xf000 + 8 * number)).collect(),
             mtu_bytes: None,
             ticket: None,
             settings: Settings::default(),

@@ -194,3 +194,20 @@ fn budgets_are_named_where_they_are_counted() {
     let expected = ["jobs", "jobs", "unattended", "ranks", "ranks"].map(Some);
     assert_eq!(reasons, expected);
 }
+
+/// A token could have all ranks of its job welcomed and set up again by each process that takes the place of one.
+#[test]
+fn a_job_whose_ranks_are_replaced_all_the_time_is_welcomed_at_a_rate() {
+    let mut hall = Hall::set_up(&["a", "b"]);
+    let owner = hall.registry.jobs[&hall.job].owner;
+    for size in [(4_096, 1), (100, 1), (1, 1)] {
+        while hall.registry.welcomes.take(hall.now, owner, size) {}
+    }
+    hall.hang_up(1);
+    hall.attend(hall.successor(1, "b")).unwrap();
+    hall.look();
+    assert!(hall.welcomes(0).is_empty() && hall.sent_to(1).is_empty(), "it waits");
+    hall.pass(Span::from_ms(200));
+    hall.look();
+    assert_eq!((hall.welcomes(0).len(), hall.welcomes(1).len()), (1, 1));
+}

@@ -64,6 +64,12 @@ fn tenants_see_their_own_jobs_and_operators_all() {
     let seen = |caller: &Caller| {
         let topology = view.topology(caller);
         let statistics = view.statistics(caller, None, &counters);
+        // Memory for them is taken before they are made.
+        // spec: E-12 machine
+        let bytes =
+            [prost::Message::encoded_len(&topology), prost::Message::encoded_len(&statistics)];
+        let most = [view.topology_bytes(caller), view.statistics_bytes(caller, None, &counters)];
+        assert!(bytes[0] <= most[0] && bytes[1] <= most[1], "{bytes:?} {most:?}");
         let names: Vec<String> = topology.jobs.iter().map(|job| job.name.clone()).collect();
         assert_eq!(names, statistics.jobs.iter().map(|job| job.name.clone()).collect::<Vec<_>>());
         assert_eq!(topology.switches.len(), topology.descriptions.len());

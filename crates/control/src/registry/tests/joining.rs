@@ -214,3 +214,27 @@ fn people_can_see_who_is_there_and_how_far() {
     assert_eq!((all[0].name.as_str(), all[0].job, all[0].epoch), ("train", hall.job.0, 0));
     assert!(view.statistics(&hall.caller, Some(JobId(1)), &counters).jobs.is_empty());
 }
+
+/// Nodes of ranks are looked up, also of those that came and went before a job began.
+// spec: E-12 machine
+#[test]
+fn nodes_of_a_rank_that_has_gone_are_free() {
+    let mut hall = Hall::new(4);
+    hall.attend(more_at(&hall, 2, 8)).unwrap();
+    hall.attend(more_at(&hall, 0, 5)).unwrap();
+    let refused = hall.attend(more_at(&hall, 1, 5));
+    assert!(matches!(refused, Err(Refusal::SameNode { rank: 0, .. })));
+    hall.say(0, FromRank::Leave { operations: 0 });
+    hall.attend(more_at(&hall, 1, 5)).unwrap();
+    hall.attend(more_at(&hall, 0, 6)).unwrap();
+    // Another process takes the place of one that has closed its connection, elsewhere.
+    hall.hang_up(1);
+    hall.attend(more_at(&hall, 1, 7)).unwrap();
+    hall.attend(more_at(&hall, 3, 5)).unwrap();
+}
+
+fn more_at(hall: &Hall, rank: u32, last: u32) -> Join {
+    let process = Process { node: node(last), life: 2 };
+    let more_nodes = vec![NodeId(node(last).0 + 16)];
+    Join { process, more_nodes, ..hall.join(rank, "a") }
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::registry::stall::TELL_GAP;
 
 const FRAGMENT: Waits = Waits::Fragment(20_411);
 
@@ -72,6 +73,7 @@ fn where_the_server_knows_nothing_whoever_does_not_wait_is_suspect() {
     assert_eq!(diagnosis.culprits, [2]);
     let text = "nothing of it has reached the server 10.1.0.1:4800; rank 2 (10.1.1.2:4808) has not";
     assert!(diagnosis.text.contains(text), "{}", diagnosis.text);
+    hall.now += TELL_GAP;
     hall.say(2, stalled(17, FRAGMENT, Span::from_s(2)));
     hall.registry.explain(hall.now, hall.job, 20_411, Missing::Unknown);
     hall.look();
@@ -90,6 +92,7 @@ fn a_chain_of_waits_ends_at_the_culprit() {
                 (10.1.1.1:4808), last heard 0.0 s ago";
     assert_eq!(hall.diagnoses(3)[0].text, text);
     // The server misses the host of rank 0, whose leader waits for rank 1.
+    hall.now += TELL_GAP;
     hall.say(3, stalled(17, FRAGMENT, Span::from_s(2)));
     hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![0]));
     hall.look();
@@ -121,7 +124,10 @@ fn the_same_is_not_asked_or_told_all_the_time() {
     hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![1]));
     assert!(hall.look().is_empty());
     hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![2]));
-    assert_eq!(hall.look().len(), 5, "that is news");
+    assert!(hall.look().is_empty(), "that is news, and comes too soon");
+    hall.now += Span::from_ms(400);
+    hall.registry.explain(hall.now, hall.job, 20_411, Missing::Seats(vec![2]));
+    assert_eq!(hall.look().len(), 5);
     hall.registry.explain(hall.now, hall.job, 30_000, Missing::Complete);
     assert!(hall.look().is_empty(), "nobody asked that");
 }
@@ -167,7 +173,7 @@ fn a_stall_that_lasts_fails_the_job_with_its_reason() {
 #[test]
 fn a_stall_ends_with_progress_or_silence() {
     let mut hall = hall();
-    let is_stalled = |hall: &Hall| hall.registry.jobs[&hall.job].stalls.first().is_some();
+    let is_stalled = |hall: &Hall| hall.registry.jobs[&hall.job].stalls.is_there();
     hall.say(0, stalled(17, FRAGMENT, Span::from_s(2)));
     hall.say(0, progress(17, 20_411));
     assert!(is_stalled(&hall), "it still waits for that one");
@@ -181,7 +187,7 @@ fn a_stall_ends_with_progress_or_silence() {
     hall.say(0, stalled(18, Waits::Ranks(vec![1]), Span::from_s(2)));
     hall.pass(Span::from_s(6));
     assert!(is_stalled(&hall));
-    hall.pass(Span::from_ms(100));
+    hall.pass(Span::from_ms(200));
     assert!(!is_stalled(&hall), "not repeated for three times stall_after");
     hall.say(0, stalled(18, FRAGMENT, Span::from_s(29)));
     hall.hang_up(0);
@@ -205,4 +211,77 @@ fn what_is_kept_of_ranks_that_are_named_is_bounded() {
     hall.say(0, FromRank::Failing(Failure::new(FailureKind::Peer, "many", many)));
     let failure = &hall.registry.ended.failed(hall.job).unwrap().failure;
     assert_eq!((failure.culprits.len(), failure.culprits.capacity()), (NAMED_MAX, NAMED_MAX));
+}
+
+/// Ranks of which each reports a stall in every tree, with as many names as a message has room for.
+fn crowd(ranks: u32, trees: u32) -> Hall {
+    let mut hall = Hall::new(ranks);
+    for rank in 0..ranks {
+        let more_nodes = (1..trees).map(|tree| NodeId(node(rank).0 + 16 * tree)).collect();
+        let join = hall.join(rank, &format!("host {rank}"));
+        hall.attend(Join { more_nodes, ..join }).unwrap();
+    }
+    assert_eq!(hall.registry.jobs[&hall.job].trees.len(), trees as usize);
+    hall.look();
+    hall
+}
+
+/// Work is counted in stalls and names that are gone through. It is what the thread of all jobs does for a rank that reports as
+/// often as it may: a few for each message, however many there are.
+// spec: E-12 machine
+#[test]
+fn reports_of_thousands_of_stalls_cost_a_few_steps_each() {
+    let (ranks, trees) = (256, 8);
+    let mut hall = crowd(ranks, trees);
+    let all: Vec<u32> = (0..ranks).collect();
+    let (mut steps, mut messages) = (0, 0);
+    let mut say = |hall: &mut Hall, operation: u64| {
+        for rank in 0..ranks {
+            for tree in 0..trees {
+                // 10,000 in a second are read of a token.
+                hall.now += Span::from_us(100);
+                let before = hall.registry.jobs[&hall.job].stalls.looked();
+                hall.say_of(tree, rank, stalled(operation, Waits::Ranks(all.clone()), Span::ZERO));
+                let stalls = &hall.registry.jobs[&hall.job].stalls;
+                messages += 1;
+                if stalls.looked() != before {
+                    steps += stalls.size();
+                }
+                if messages % 1_000 == 0 {
+                    hall.registry.tick(hall.now);
+                }
+                hall.look();
+            }
+        }
+    };
+    (0..4).for_each(|operation| say(&mut hall, operation));
+    let stalls = &hall.registry.jobs[&hall.job].stalls;
+    let names = u64::from(NAMED_MAX as u32 / trees);
+    assert_eq!(stalls.size(), u64::from(ranks * trees) * (1 + names), "{NAMED_MAX} names a rank");
+    assert!(steps <= 60 * messages, "{steps} steps for {messages} messages");
+}
+
+/// A rank that reports another stall each time does not have a line written each time.
+// spec: E-12 machine
+#[test]
+fn a_stall_that_changes_all_the_time_is_logged_now_and_then() {
+    let mut hall = hall();
+    let mut logged = Vec::new();
+    for at in 0..6_000_u64 {
+        hall.now += Span::from_ms(10);
+        // It ends in between as well, so that nothing lasts.
+        hall.say(0, progress(at + 1, 0));
+        let culprit = 1 + at as u32 % 3;
+        hall.say(0, stalled(at + 1, Waits::Ranks(vec![culprit]), Span::from_s(2)));
+        if at % 10 == 0 {
+            hall.registry.tick(hall.now);
+        }
+        if hall.look().iter().any(|action| matches!(action, Action::Note(_))) {
+            logged.push(hall.now);
+        }
+    }
+    let gaps: Vec<Span> = logged.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(gaps.iter().all(|gap| *gap >= TELL_GAP), "{gaps:?}");
+    // Eight, and one in five seconds of a minute.
+    assert!((12..=20).contains(&logged.len()), "{gaps:?}");
 }
