@@ -217,7 +217,7 @@ impl Sender {
         self.silent_since = now;
     }
 
-    /// Its job has become more urgent: what leaves from now on overtakes what is in flight. That is sent again, since
+    /// The job has become more urgent: what leaves from now on overtakes what is in flight. That is sent again, since
     /// nobody knows when it arrives, and is not lost: no window is cut.
     // spec: C-16
     pub fn overtake(&mut self, config: &Config) {

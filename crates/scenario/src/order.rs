@@ -10,7 +10,7 @@ use thalweg_core::{NodeId, Rng, Span, Time};
 use crate::job::{Collective, Job, VALUE_BYTES};
 use crate::scenario::Scenario;
 
-/// Who has a link that several want.
+/// Order in which a link serves those who want it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Flows have max-min fair shares.
