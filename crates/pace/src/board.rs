@@ -16,7 +16,7 @@ use crate::ahead::{Slot, VOLUME_MAX};
 use crate::links::{Link, Links, Report};
 use crate::load::FlowId;
 use crate::path::{Feedback, Progress};
-use crate::rank::Ranked;
+use crate::rank::{Rank, Ranked};
 use crate::settings::Settings;
 
 pub use message::{AgentId, Answer, Plan, Question, Stats, Update, Verdict, Wrong};
@@ -56,6 +56,7 @@ struct Entry {
     owner: AgentId,
     link: LinkKey,
     progress: Progress,
+    rank: Rank,
     heard_in: Slot,
 }
 
@@ -161,13 +162,22 @@ impl Board {
     fn answer(&mut self, asked_in: Slot, question: &Question) -> Answer {
         let progress = question.others.iter().filter_map(|other| self.flows.get(other));
         let progress = progress.map(|entry| entry.progress).collect();
+        let rank = self.rank_beside(question.flow);
         let horizon_slots = self.settings().horizon_slots;
         let feedback = self.link_to(question.to).map(|(_, link)| {
             let mut asked = Feedback::new(asked_in, horizon_slots);
             asked.join(&link.feedback(Ranked { flow: question.flow, rank: question.rank }));
             asked
         });
-        Answer { feedback, progress }
+        Answer { feedback, progress, rank }
+    }
+
+    // spec: C-16
+    /// What a job has left where it has most left, as other flows of it have said.
+    fn rank_beside(&self, flow: FlowId) -> Option<Rank> {
+        let id = |number| FlowId { job: flow.job, number };
+        let of_job = self.flows.range(id(0)..=id(u32::MAX));
+        of_job.filter(|(other, _)| **other != flow).map(|(_, entry)| entry.rank).max()
     }
 
     fn take(&mut self, agent: AgentId, plan: &Plan) -> Verdict {
@@ -196,7 +206,7 @@ impl Board {
             }
             _ => key,
         };
-        let entry = Entry { owner: agent, link, progress: plan.progress, heard_in: now };
+        let entry = Entry { owner: agent, link, progress: plan.progress, rank: plan.rank, heard_in: now };
         self.flows.insert(plan.flow, entry);
         verdict
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use thalweg_control::local::{AgentLink, FromJob, ToJob};
+use thalweg_control::local::{AgentLink, Announced, FromJob, ToJob};
 use thalweg_core::Reports;
 use thalweg_net::Driver;
 
@@ -74,6 +74,7 @@ impl Rein {
                     heard.grant(bps, bytes, within_us);
                 }
                 Some(ToJob::Refused { reason }) => refused.send(Note::Unpaced(reason)),
+                Some(ToJob::Class { .. } | ToJob::Hold { .. } | ToJob::Enter { .. }) => {}
                 None => heard.release(),
             }
             waker.wake();
@@ -81,9 +82,11 @@ impl Rein {
         // Ranks of one host are told apart, and so are their threads; those that share memory have one that sends.
         let thread = if thread == 0 { String::new() } else { format!("#{thread}") };
         let name = format!("{}{thread}/{}", config.job, config.rank);
-        let link = AgentLink::join(agent, &name, hear).map_err(wrong)?;
+        let link = AgentLink::join(agent, &name, false, hear).map_err(wrong)?;
         let (volume, relation, others) = (None, Default::default(), Vec::new());
-        let flow = FromJob::Flow { flow: FLOW, to, volume, relation, others };
+        let is_exact = false;
+        let flow =
+            FromJob::Flow(Announced { flow: FLOW, to, volume, is_exact, relation, others });
         // The first line but one finds room in any socket.
         link.say(&flow).map_err(wrong)?;
         driver.set_pacer(Some(Box::new(Paced::new(Arc::clone(&shared)))));

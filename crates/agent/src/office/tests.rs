@@ -1,4 +1,5 @@
 use thalweg_core::Span;
+use thalweg_pace::{Ahead, Feedback, Refusal};
 
 use super::*;
 
@@ -18,12 +19,12 @@ fn at(ms: u64) -> Time {
 }
 
 fn join(name: &str) -> FromJob {
-    FromJob::Join { version: VERSION, job: name.into() }
+    FromJob::Join { version: VERSION, job: name.into(), classes: false }
 }
 
 fn flow(to: Ipv4Addr) -> FromJob {
     let (volume, relation, others) = (Some(SLOT_BYTES), Dependence::Alone, Vec::new());
-    FromJob::Flow { flow: 0, to, volume, relation, others }
+    FromJob::Flow(Announced { flow: 0, to, volume, is_exact: false, relation, others })
 }
 
 fn report(ready: u64, sent: u64) -> FromJob {
@@ -102,6 +103,7 @@ fn what_switches_say_counts_in_their_slot_and_adds_up() {
             narrowest: SLOT_BYTES,
         }),
         progress: Vec::new(),
+        rank: None,
     };
     // The tightest counts, whichever answers last, and however often.
     for (switch, free) in [(0, 1_000_000), (1, 5_000_000), (1, 5_000_000)] {
@@ -206,7 +208,7 @@ fn a_job_that_hangs_up_leaves_nothing() {
     pass(&mut office, at(70));
     office.forget(at(71), seat);
     assert!(office.flows.is_empty() && office.jobs.is_empty());
-    assert_eq!(office.host.uplink().planned().total(), 0);
+    assert_eq!(office.agent.host().uplink().planned().total(), 0);
     office.forget(at(72), seat);
 }
 

@@ -3,15 +3,15 @@
 use thalweg_core::{Span, Time};
 
 /// Less than this is no burst: questions and answers of the program.
-pub(super) const BURST_BYTES: u64 = 16 << 10;
+const BURST_BYTES: u64 = 16 << 10;
 
 /// A burst is over when nothing has moved, and nothing was left to move, for this long.
-pub(super) const SILENCE: Span = Span::from_ms(30);
+const SILENCE: Span = Span::from_ms(30);
 
 /// The counters of a flow, cut into bursts. An iteration sends what the one before sent, as far as
 /// nobody says otherwise.
 #[derive(Clone, Debug)]
-pub(super) struct Bursts {
+pub struct Bursts {
     /// What may come behind what can be seen, as long as nothing was learnt: a socket holds only a part of
     /// a tensor.
     unseen: u64,
