@@ -206,11 +206,7 @@ impl Office {
         Ok(())
     }
 
-    fn add_flow(
-        &mut self,
-        seat: Seat,
-        announced: &Announced,
-    ) -> Result<(), String> {
+    fn add_flow(&mut self, seat: Seat, announced: &Announced) -> Result<(), String> {
         let Announced { flow: number, to, volume, is_exact, relation, ref others } = *announced;
         let job = self.jobs.get_mut(&seat).ok_or("join first")?;
         if job.flows.contains_key(&number) {
@@ -324,7 +320,8 @@ impl Office {
 
     fn note(&mut self, record: SlotRecord) {
         let SlotRecord { slot, flow, granted, asked, carried } = record;
-        let name = self.flows.get(&flow).and_then(|(seat, _)| Some(self.jobs.get(seat)?.name.clone()));
+        let name =
+            self.flows.get(&flow).and_then(|(seat, _)| Some(self.jobs.get(seat)?.name.clone()));
         let (Some(job), Some((to, _))) = (name, self.agent.route(flow)) else { return };
         self.outputs.push_back(Output::Note(Record {
             slot: slot.0,

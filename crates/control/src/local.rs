@@ -100,9 +100,9 @@ pub enum Dependence {
     Aggregation,
     /// From a parameter server; the others are what that receives.
     Broadcast,
-    /// To where gradients are summed on the way; the others are those of all other workers.
+    /// To a switch that sums gradients; the others are those of all other workers.
     Summed {
-        /// How far it can be ahead of the slowest.
+        /// Bytes that it can be ahead of the slowest.
         window: u64,
     },
     /// In a ring; the other is its predecessor's.
@@ -137,16 +137,16 @@ pub enum ToJob {
         /// The class.
         class: u8,
     },
-    /// Whether anything is planned of the job. If not, all it sends is in its turn.
+    /// Notes that something is planned of the job, or nothing: then all that it sends is in its turn.
     Hold {
-        /// Whether.
+        /// True if something is.
         is_held: bool,
     },
     /// An iteration begins: the job is in its turn for this many bytes beside those that flows are granted.
     Enter {
-        /// How many bytes.
+        /// Number of bytes.
         bytes: u64,
-        /// For how long.
+        /// Time in which they may be used.
         within_us: u64,
     },
     /// How fast a flow may send from now on.

@@ -2,7 +2,7 @@
 //!
 //! It is a machine without I/O around the scheduler, [`Host`]: the same in a simulation, where messages are packets, and on
 //! a host, where switches are asked by gRPC and jobs obey over a Unix socket. Messages are values ([`Question`], [`Plan`],
-//! [`Answer`], [`Refusal`], [`Order`]); whoever carries them turns them into bytes.
+//! [`Answer`], [`Refusal`], [`Order`]); the caller turns them into bytes.
 //!
 //! **Demand.** A job whose iterations are known says what it hands over ([`Agent::handed_over`]), and an iteration ends
 //! when all of its bytes are. Of other jobs only counters are known ([`Agent::report`]): they are cut into bursts.
@@ -33,7 +33,7 @@ pub use order::Order;
 use bursts::Step;
 use job::{Flow, Job};
 
-/// How much further another host's iteration may be than what is known here. More is a mistake of the
+/// Number of iterations that another host may be ahead of what is known here. More is a mistake of the
 /// sender.
 const ITERATIONS_AHEAD: u64 = 64;
 
@@ -48,7 +48,7 @@ const SLOT_BYTES_MAX: u64 = 1 << 50;
 /// known yet would change places in every slot.
 const UNSEEN_SLOTS: u64 = 4;
 
-/// What is known of the bytes that a flow sends.
+/// Knowledge about the bytes that a flow sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Demand {
     /// The volume of every iteration: its [`FlowSpec`] has it.
@@ -60,7 +60,7 @@ pub enum Demand {
     Guessed,
 }
 
-/// What an agent wants done.
+/// A request of an agent.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Output {
     /// Ask the path of a flow: [`Agent::question`]; and tell it the plan, if that is new: [`Agent::plan`].
@@ -81,7 +81,7 @@ pub enum Output {
     Ended(SlotRecord),
 }
 
-/// What became of a slot of a flow.
+/// Account of a flow in a slot that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotRecord {
     /// The slot, of the network.
@@ -96,7 +96,7 @@ pub struct SlotRecord {
     pub carried: Bytes,
 }
 
-/// What an agent counted.
+/// Counters of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgentStats {
     /// Plans that were published.
@@ -105,7 +105,7 @@ pub struct AgentStats {
     pub blind: u64,
     /// Plans that a link had no room for.
     pub refused: u64,
-    /// What became of them.
+    /// Use of the plans.
     pub usage: Usage,
 }
 
@@ -125,7 +125,7 @@ pub enum ReportError {
 pub struct Agent {
     host: Host,
     jobs: BTreeMap<JobId, Job>,
-    /// How far flows of other hosts are that end here. Those who send one learn of the others from it.
+    /// Progress of flows of other hosts that end here. The hosts that send one learn of the others from it.
     peers: BTreeMap<FlowId, Progress>,
     /// By flow and switch, what the links of a path say.
     feedback: BTreeMap<(FlowId, usize), Feedback>,
@@ -164,22 +164,22 @@ impl Agent {
         })
     }
 
-    /// What it counts by.
+    /// Settings that it counts by.
     pub fn settings(&self) -> &Settings {
         self.host.settings()
     }
 
-    /// Its scheduler, to look at.
+    /// The scheduler, to look at.
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     pub fn stats(&self) -> AgentStats {
         AgentStats { usage: self.host.usage(), ..self.stats }
     }
 
-    /// What to do next.
+    /// Takes out the next request.
     pub fn poll(&mut self) -> Option<Output> {
         if self.outputs.is_empty() {
             self.pump();
@@ -357,7 +357,7 @@ impl Agent {
     }
 
     // spec: C-02
-    /// What the receiver of a flow answers: how far its own flows of the job are, and those that end there.
+    /// Progress that the receiver of a flow answers with: that of its own flows of the job, and of those that end there.
     pub fn progress_beside(&self, flow: FlowId) -> impl Iterator<Item = Progress> + '_ {
         let id = |number| FlowId { job: flow.job, number };
         let peers = self.peers.range(id(0)..=id(u32::MAX)).map(|(_, progress)| *progress);
@@ -366,8 +366,8 @@ impl Agent {
     }
 
     // spec: C-02
-    /// What the part of a path that switch `via` knows says to a flow, in a slot of the network. What several say adds
-    /// up. Progress counts whenever it comes, the rest in its slot.
+    /// Takes in the answer to a flow of the part of a path that switch `via` knows, about a slot of the network. Answers of
+    /// several switches add up. Progress counts whenever it comes, the rest in its slot.
     pub fn handle_answer(
         &mut self,
         now: Time,
@@ -474,20 +474,20 @@ impl Agent {
         self.classify(false);
     }
 
-    /// Where a flow goes, and what it depends on.
+    /// Receiver of a flow, and its dependence on others.
     pub fn route(&self, id: FlowId) -> Option<(NodeId, Relation)> {
         let flow = self.jobs.get(&id.job)?.flow(id)?;
         Some((flow.to, flow.relation))
     }
 
-    /// What a flow asks its path.
+    /// The question of a flow to its path.
     pub fn question(&self, id: FlowId) -> Option<Question> {
         let flow = self.jobs.get(&id.job)?.flow(id)?;
         let rank = self.host.ranked(id).rank;
         Some(Question { flow: id, rank, to: flow.to, others: flow.others.clone() })
     }
 
-    /// What a flow tells its path in a slot of this host.
+    /// The message of a flow to its path in a slot of this host.
     pub fn plan(&self, id: FlowId, slot: Slot) -> Option<Plan> {
         let flow = self.jobs.get(&id.job)?.flow(id)?;
         let (asked, carried) = self.host.last_slot(id)?;
@@ -524,7 +524,7 @@ impl Agent {
             let volume = Bytes::new(flow.volume);
             let mut begin = || {
                 host.set_volume(flow.id, volume)?;
-                // What there is to send of it, others' progress says.
+                // Progress of others decides how much of it there is to send.
                 if flow.follows() {
                     host.ready(now, flow.id, volume)?;
                 }
@@ -588,7 +588,7 @@ impl Agent {
                         self.order(flow.job, Order::Grant { flow, rate, volume, until });
                     }
                 }
-                // How far a flow is goes with its plan.
+                // The progress of a flow goes with its plan.
                 Event::Tell { .. } => {}
             }
         }

@@ -1,4 +1,4 @@
-//! What the packets of a job have to pass on their host.
+//! The gate that the packets of a job pass on their host.
 
 mod budget;
 
@@ -21,12 +21,12 @@ const TRICKLE_EVERY: Span = Span::from_ms(10);
 pub struct Framing {
     /// Payload of a full packet.
     pub segment_bytes: u32,
-    /// What a packet occupies of a link beside its payload.
+    /// Bytes that a packet occupies of a link beside its payload.
     pub overhead_bytes: u32,
 }
 
 impl Framing {
-    /// What a volume of payload occupies of a link.
+    /// Bytes that a volume of payload occupies of a link.
     pub fn wire_bytes(self, payload: u64) -> u64 {
         let packets = payload.div_ceil(u64::from(self.segment_bytes.max(1)));
         payload.saturating_add(packets.saturating_mul(u64::from(self.overhead_bytes)))
@@ -46,11 +46,11 @@ pub struct Gate {
     /// Data packets with a shorter body do not wait.
     waiting_bytes: u32,
     overhead_bytes: u32,
-    /// Whether anything is planned. A job with nothing planned sends as it likes: what is sent again.
+    /// True if anything is planned. A job with nothing planned sends as it likes: what is sent again.
     is_held: bool,
     opens_at: Time,
     flows: Vec<Outgoing>,
-    /// Whose turn it is to be counted.
+    /// The flow whose turn it was to be counted.
     turn: usize,
     passed: Passed,
     /// Set where orders come from another process.
@@ -66,7 +66,7 @@ struct Outgoing {
     until: Time,
 }
 
-/// How a gate behaves whose orders come from another process.
+/// State of a gate whose orders come from another process.
 #[derive(Debug)]
 struct Remote {
     /// The rate of a flow of which nothing is planned.
@@ -87,7 +87,7 @@ struct Passed {
 /// Bytes of a flow that have passed, with everything that packets occupy of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sent {
-    /// Which flow.
+    /// The flow.
     pub flow: FlowId,
     /// Bytes that have left for the first time.
     pub bytes: Bytes,
@@ -121,7 +121,7 @@ impl Gate {
     }
 
     /// A gate whose orders come from another process, which says at which rate flows may send of which nothing is planned.
-    /// Where nothing was ordered for the time that comes, that rate holds.
+    /// That rate holds until another one is ordered, and when an order ends.
     #[must_use]
     pub fn with_idle_rate(self, idle: Option<Rate>) -> Gate {
         let remote = Some(Remote { idle, moved_at: Time::ZERO });
@@ -173,7 +173,7 @@ impl Gate {
         if self.is_held { self.opens_at } else { Time::NEVER }
     }
 
-    /// Whoever waits has been called.
+    /// Notes that everybody who waits has been called.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.opens_at <= now {
             self.opens_at = Time::NEVER;
@@ -186,7 +186,7 @@ impl Gate {
         let Passed { mut bytes, other_bytes: mut other } = std::mem::take(&mut self.passed);
         while bytes > 0 {
             let Some(flow) = self.next_to_count() else { return };
-            // What is too much for one is the next one's, so that all together have sent what they may.
+            // Bytes that are too many for one flow are the next one's, so that all together have sent what they may.
             let counted = if flow.left > 0 { bytes.min(flow.left) } else { bytes };
             let again = counted.min(other);
             flow.left = flow.left.saturating_sub(counted);

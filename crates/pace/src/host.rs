@@ -262,7 +262,10 @@ impl Host {
     /// they run ahead, raised where they lag behind and have been decided upon in this slot.
     pub fn handle_progress(&mut self, now: Time, progress: Progress) {
         for (_, flow) in self.flows.range_mut(flows_of(progress.flow.job)) {
-            if progress.iteration == flow.counted_iteration() && flow.learn(progress) && flow.is_active() {
+            if progress.iteration == flow.counted_iteration()
+                && flow.learn(progress)
+                && flow.is_active()
+            {
                 self.desk.follow(now, flow);
             }
         }

@@ -85,8 +85,7 @@ impl Rein {
         let link = AgentLink::join(agent, &name, false, hear).map_err(wrong)?;
         let (volume, relation, others) = (None, Default::default(), Vec::new());
         let is_exact = false;
-        let flow =
-            FromJob::Flow(Announced { flow: FLOW, to, volume, is_exact, relation, others });
+        let flow = FromJob::Flow(Announced { flow: FLOW, to, volume, is_exact, relation, others });
         // The first line but one finds room in any socket.
         link.say(&flow).map_err(wrong)?;
         driver.set_pacer(Some(Box::new(Paced::new(Arc::clone(&shared)))));

@@ -182,7 +182,8 @@ fn rates_of_flows_without_anything_to_send_are_renewed() {
     let scratch = Scratch::new("renewed");
     let _agent = agent(&scratch.0, Vec::new());
     let (words, received) = mpsc::channel();
-    let link = AgentLink::join(&scratch.0, "vgg", false, move |line| drop(words.send(line))).unwrap();
+    let link =
+        AgentLink::join(&scratch.0, "vgg", false, move |line| drop(words.send(line))).unwrap();
     link.say(&flow()).unwrap();
     std::thread::sleep(thalweg_control::local::SILENT_AFTER);
     let renewed = received.try_iter().filter(|words| matches!(words, Some(ToJob::Rate { .. })));

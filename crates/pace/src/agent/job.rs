@@ -1,4 +1,4 @@
-//! What an agent knows of a job.
+//! Jobs as an agent knows them.
 
 use thalweg_core::{Bytes, NodeId, Rate, Time};
 
@@ -31,7 +31,7 @@ pub(super) struct Job {
     /// Iterations that the worker of this host has begun, and that anybody has.
     own_iteration: u64,
     pub(super) iteration: u64,
-    /// Whether it had nothing to send when somebody looked last.
+    /// True if it had nothing to send when somebody looked last.
     pub(super) is_resting: bool,
     pub(super) flows: Vec<Flow>,
 }
@@ -90,8 +90,8 @@ impl Job {
     }
 
     // spec: C-08
-    /// What a flow has left when others begin the next iteration. A server's results may still be on their
-    /// way to a worker while another one computes again: if they waited for gradients of the next
+    /// Bytes that a flow has left when others begin the next iteration. A server's results may still be in flight to a
+    /// worker while another one computes again: if they waited for gradients of the next
     /// iteration, they would wait for the very worker that lacks them.
     pub(super) fn owed(&self, flow: &Flow, host: &Host) -> Bytes {
         let may_owe = flow.follows() && self.iteration > 0 && !self.is_resting;
@@ -101,7 +101,7 @@ impl Job {
         })
     }
 
-    /// Notes what a flow is granted. Returns false if it is not to be told: its burst is over.
+    /// Notes what a flow is granted. Returns false if nobody needs to know: its burst is over.
     pub(super) fn grant(&mut self, id: FlowId, rate: Option<Rate>, until: Time) -> bool {
         let Some(flow) = self.flows.iter_mut().find(|flow| flow.id == id) else { return true };
         if flow.is_observed() && !flow.is_in_burst() {
@@ -152,7 +152,7 @@ impl Flow {
         }
     }
 
-    /// Whether it begins when others have: a server has nothing of its own.
+    /// True if it begins when others have: a server has nothing of its own.
     pub(super) fn follows(&self) -> bool {
         self.relation == Relation::Broadcast && !self.is_observed()
     }

@@ -1,41 +1,41 @@
-//! What an agent orders jobs to do.
+//! Orders of an agent to jobs.
 
 use thalweg_core::{Bytes, Rate, Time};
 
 use crate::load::FlowId;
 
-/// What an agent orders the processes of a job to do. A [`Gate`](crate::Gate) obeys.
+/// An order of an agent to the processes of a job. A [`Gate`](crate::Gate) obeys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Let a few packets pass at once: they ask for feedback.
     Probe {
-        /// How many.
+        /// Number of packets.
         packets: u32,
     },
     /// Until the volume is sent a flow may send at this rate, or is in its turn.
     Grant {
-        /// Which flow.
+        /// The flow.
         flow: FlowId,
-        /// How fast; `None` to wait.
+        /// The rate; `None` to wait.
         rate: Option<Rate>,
-        /// How much of the current slot it may still use.
+        /// Bytes of the current slot that it may still use.
         volume: Bytes,
-        /// When the slot ends.
+        /// End of the slot.
         until: Time,
     },
     /// Nothing is planned of a flow.
     Idle {
-        /// Which flow.
+        /// The flow.
         flow: FlowId,
     },
-    /// Whether anything is planned of the job. If not, it sends as it likes.
+    /// True if anything is planned of the job. Otherwise it sends as it likes.
     Hold(bool),
     /// An iteration begins: a budget of urgent bytes beside what is granted.
     // spec: C-16
     Enter {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// How long they may be used.
+        /// End of the time in which they may be used.
         until: Time,
     },
     /// The class of the job in its turn, from 1, the most urgent.

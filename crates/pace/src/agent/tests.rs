@@ -64,7 +64,8 @@ fn a_job_becomes_less_urgent_at_once_and_more_urgent_when_a_slot_begins() {
     add(&mut agent, Relation::Alone, Vec::new(), Demand::Known);
     agent.handed_over(at_ms(60), JOB, 3 * slot_bytes());
     let entered = drain(&mut agent);
-    let enters = |output: &&Output| matches!(output, Output::Order { order: Order::Enter { .. }, .. });
+    let enters =
+        |output: &&Output| matches!(output, Output::Order { order: Order::Enter { .. }, .. });
     assert_eq!(entered.iter().filter(enters).count(), 1);
     agent.handle_timeout(at_ms(66));
     agent.sent(flow(0), Bytes::new(2 * slot_bytes() + 1_500_000), Bytes::ZERO);
@@ -108,7 +109,7 @@ fn answer(slot: Slot, free: u64, volume: u64) -> Answer {
     Answer { feedback: Some(feedback), progress, rank: None }
 }
 
-// spec: C-05, C-06, C-18 machine
+// spec: C-05, C-06 machine
 #[test]
 fn a_counted_flow_of_a_ring_follows_its_predecessor_through_bursts_of_any_number() {
     let mut agent = agent(settings());
@@ -138,8 +139,8 @@ fn a_counted_flow_of_a_ring_follows_its_predecessor_through_bursts_of_any_number
         let outputs = drain(&mut agent);
         let raised = granted(&outputs).expect("it is raised");
         assert!((slot_bytes() / 4..=slot_bytes() / 4 + chunk).contains(&raised), "{raised}");
-        let told = agent.plan(flow(0), slot).expect("it is known").progress;
-        assert_eq!((told.iteration, told.volume), (0, before + raised), "counted from the start");
+        let sent = agent.plan(flow(0), slot).expect("it is known").progress;
+        assert_eq!((sent.iteration, sent.volume), (0, before + raised), "counted from the start");
         agent.pass(start + Span::from_ms(50));
         agent.report(flow(0), (handed, handed)).expect("they count up");
         pass(&mut agent, start + Span::from_ms(200));
@@ -198,4 +199,20 @@ fn what_several_switches_say_adds_up_in_its_slot() {
     // Of a slot that is partly over, what is left.
     let granted = granted(&outputs).expect("it is granted something");
     assert!((880_000..=1_000_000).contains(&granted), "{granted}");
+}
+
+// spec: C-15 machine
+#[test]
+fn a_refusal_counts_in_the_slot_of_its_plan() {
+    let mut agent = agent(settings());
+    add(&mut agent, Relation::Alone, Vec::new(), Demand::Counted);
+    agent.pass(at_ms(60));
+    agent.report(flow(0), (3 * slot_bytes(), 0)).expect("they count up");
+    pass(&mut agent, at_ms(70));
+    let refusal = |slot| Refusal { slot: Slot(slot), asked: slot_bytes(), free: 100_000 };
+    agent.handle_refusal(at_ms(71), Slot(1), flow(0), refusal(1));
+    assert_eq!(granted(&drain(&mut agent)), Some(100_000));
+    pass(&mut agent, at_ms(130));
+    agent.handle_refusal(at_ms(131), Slot(1), flow(0), refusal(2));
+    assert_eq!((granted(&drain(&mut agent)), agent.stats().refused), (None, 1));
 }

@@ -32,7 +32,7 @@ pub struct Answer {
     pub feedback: Option<Feedback>,
     /// How far the flows are that it depends on, where that is known.
     pub progress: Vec<Progress>,
-    /// What its job has left elsewhere, where that is known.
+    /// Rank of its job elsewhere, where that is known.
     pub rank: Option<Rank>,
 }
 

@@ -16,7 +16,7 @@ fn at_ms(ms: u64) -> Time {
     Time::ZERO + Span::from_ms(ms)
 }
 
-/// Whether a packet may leave.
+/// Returns true if a packet may leave.
 fn leaves(gate: &mut Gate, now: Time, bytes: u32, purpose: Purpose) -> bool {
     let mut sink = DiscardOutbox::default();
     Gated::new(&mut sink, gate, now).lend(BodySize::Length(bytes), purpose).is_some()
@@ -36,8 +36,8 @@ fn drive(gate: &mut Gate, from: Time, until: Time) -> u64 {
     packets
 }
 
-/// What passes a gate whose rates, between 50 Mbps and 1 Gbps, change with every slot. Whoever waits behind it
-/// always has something to send. The gate of another process is looked at up to half a millisecond late.
+/// Packets that pass a gate whose rates, between 50 Mbps and 1 Gbps, change with every slot. There is always something
+/// to send behind it. The gate of another process is looked at up to half a millisecond late.
 fn passed_gate(seed: u64, is_remote: bool) -> Trail {
     let slot = Span::from_ms(60);
     let pacer = match is_remote {
@@ -86,7 +86,7 @@ fn rates_that_change_every_slot_are_kept_over_any_ten() {
         // A packet that has begun, and questions while the gate is closed: a tenth of few packets.
         let excess = Bytes::new(5 * 1_500);
         assert_eq!(passed_gate(seed, false).check(excess), Ok(()), "seed {seed}");
-        // Where somebody looks late, or waits for a trickle, a few more.
+        // With late looks and a trickle, a few more.
         let excess = Bytes::new(16 * 1_500);
         assert_eq!(passed_gate(seed, true).check(excess), Ok(()), "seed {seed}, late");
     }
@@ -118,8 +118,14 @@ fn grants_of_another_process_end_one_by_one_and_then_the_idle_rate_holds() {
     assert!((3_400..=3_800).contains(&packets), "one at its rate, one idle: {packets}");
     let packets = drive(&mut gate, at_ms(180), at_ms(280));
     assert!((990..=1_210).contains(&packets), "the grant is over: {packets}");
-    gate.obey(at_ms(300), Order::Grant { flow: flow(0), rate: None, volume: Bytes::ZERO, until: at_ms(360) });
-    gate.obey(at_ms(300), Order::Grant { flow: flow(1), rate: None, volume: Bytes::ZERO, until: at_ms(360) });
+    gate.obey(
+        at_ms(300),
+        Order::Grant { flow: flow(0), rate: None, volume: Bytes::ZERO, until: at_ms(360) },
+    );
+    gate.obey(
+        at_ms(300),
+        Order::Grant { flow: flow(1), rate: None, volume: Bytes::ZERO, until: at_ms(360) },
+    );
     let packets = drive(&mut gate, at_ms(300), at_ms(360));
     assert!((1..=8).contains(&packets), "it waits, but for a trickle: {packets}");
 }
@@ -138,12 +144,7 @@ fn what_passes_is_counted_in_turn_for_flows_that_may_send() {
         gate.settle(|sent| (bytes, again) = (bytes + sent.bytes, again + sent.again));
     }
     assert_eq!((bytes, again), (Bytes::new(4 * 1_500), Bytes::new(4 * 140)));
-    let grant = Order::Grant {
-        flow: flow(0),
-        rate: None,
-        volume: Bytes::ZERO,
-        until: at_ms(120),
-    };
+    let grant = Order::Grant { flow: flow(0), rate: None, volume: Bytes::ZERO, until: at_ms(120) };
     gate.obey(at_ms(60), grant);
     let mut counted = Vec::new();
     for _ in 0..3 {

@@ -19,63 +19,63 @@ const ANSWERS_MAX: usize = 4_096;
 /// Words that wait to be sent.
 #[derive(Default)]
 pub(super) struct Post {
-    letters: VecDeque<Letter>,
+    messages: VecDeque<Waiting>,
     answers: usize,
 }
 
-enum Letter {
+enum Waiting {
     Question { flow: FlowId, has_plan: bool },
     Answer { to: NodeId, word: Word, said: Box<Said> },
 }
 
-impl Letter {
+impl Waiting {
     fn job(&self) -> JobId {
         match self {
-            Letter::Question { flow, .. } => flow.job,
-            Letter::Answer { word, .. } => word.job,
+            Waiting::Question { flow, .. } => flow.job,
+            Waiting::Answer { word, .. } => word.job,
         }
     }
 }
 
 impl Post {
     pub(super) fn is_empty(&self) -> bool {
-        self.letters.is_empty()
+        self.messages.is_empty()
     }
 
     /// Asks what the path of a flow has, and tells it the plan, if that is new.
     pub(super) fn ask(&mut self, flow: FlowId, has_plan: bool) {
         // What has not left yet says the latest anyway.
-        for letter in &mut self.letters {
-            if let Letter::Question { flow: other, has_plan: before } = letter
+        for message in &mut self.messages {
+            if let Waiting::Question { flow: other, has_plan: before } = message
                 && *other == flow
             {
                 *before |= has_plan;
                 return;
             }
         }
-        self.letters.push_back(Letter::Question { flow, has_plan });
+        self.messages.push_back(Waiting::Question { flow, has_plan });
     }
 
     /// Sends a word back.
     pub(super) fn answer(&mut self, to: NodeId, word: Word, said: Said) {
         if self.answers < ANSWERS_MAX {
             self.answers += 1;
-            self.letters.push_back(Letter::Answer { to, word, said: Box::new(said) });
+            self.messages.push_back(Waiting::Answer { to, word, said: Box::new(said) });
         }
     }
 
     pub(super) fn forget(&mut self, job: JobId) {
-        self.letters.retain(|letter| letter.job() != job);
-        let is_answer = |letter: &&Letter| matches!(letter, Letter::Answer { .. });
-        self.answers = self.letters.iter().filter(is_answer).count();
+        self.messages.retain(|message| message.job() != job);
+        let is_answer = |message: &&Waiting| matches!(message, Waiting::Answer { .. });
+        self.answers = self.messages.iter().filter(is_answer).count();
     }
 
     /// Sends the word that waits longest. `false` if none waits, or there is no room.
     pub(super) fn send(&mut self, now: Time, agent: &Agent, outbox: &mut dyn Outbox) -> bool {
-        let Some(letter) = self.letters.pop_front() else { return false };
-        let written = match &letter {
-            Letter::Question { flow, has_plan } => question(now, agent, *flow, *has_plan),
-            Letter::Answer { to, word, said } => {
+        let Some(message) = self.messages.pop_front() else { return false };
+        let written = match &message {
+            Waiting::Question { flow, has_plan } => question(now, agent, *flow, *has_plan),
+            Waiting::Answer { to, word, said } => {
                 let (word, said) = answer(agent, *word, said);
                 Some((*to, word, said))
             }
@@ -83,10 +83,10 @@ impl Post {
         // A flow that is gone has nothing to say.
         let Some((to, word, said)) = written else { return true };
         let Some(packet) = outbox.lend(BodySize::Bytes(word.body_bytes()), Purpose::Control) else {
-            self.letters.push_front(letter);
+            self.messages.push_front(message);
             return false;
         };
-        self.answers -= usize::from(matches!(letter, Letter::Answer { .. }));
+        self.answers -= usize::from(matches!(message, Waiting::Answer { .. }));
         packet.meta.dst = to;
         packet.meta.wire_bytes = word.body_bytes() + HEADER_BYTES as u32;
         packet.meta.entropy = word.flow as u16;
