@@ -66,7 +66,7 @@ struct Job {
 }
 
 impl Office {
-    /// The office of a host with that address, whose link has that rate. It is slot `base` of the network; all
+    /// The agent of a host with that address, whose link has that rate. It is slot `base` of the network; all
     /// that is random comes from `rng`.
     pub fn new(
         address: Ipv4Addr,

@@ -211,7 +211,7 @@ impl Board {
         verdict
     }
 
-    /// Name and rate of the link that leads to a host. `None` if there is none, or no room for one more.
+    /// Name and rate of the link that leads to a host. `None` without a route, or without room for one more link.
     fn link_to(&self, to: NodeId) -> Option<(LinkKey, Rate)> {
         let (number, route) = route::lookup(&self.routes, to)?;
         let key = (number, if route.is_each { to.0 } else { 0 });

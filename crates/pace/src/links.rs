@@ -37,7 +37,7 @@ pub struct Link {
     /// What flows wanted and got in the slot before this one.
     asked: u64,
     carried: u64,
-    /// Who has said so. A flow that plans several times in a slot counts once.
+    /// Flows that have reported. One that plans several times in a slot counts once.
     reporters: BTreeSet<FlowId>,
     /// Who has asked, and when last.
     askers: BTreeMap<FlowId, Slot>,

@@ -228,3 +228,44 @@ fn names_and_places_make_numbers() {
     assert_ne!(job_id("a"), job_id("b"));
     assert_eq!(flow_number(OWN, PEER), 0x0001_0002);
 }
+
+// spec: C-16 machine
+#[test]
+fn a_job_gets_its_class_where_its_process_knows_classes_and_rates_otherwise() {
+    let settings = Settings { enforce: Enforce::Class, ..Settings::default() };
+    let mut agent = Office::new(OWN, Rate::from_gbps(1), settings, BASE, &Rng::new(1)).unwrap();
+    let [knows, other, late] = [1, 2, 3].map(Seat);
+    let join = |name: &str, classes| FromJob::Join { version: VERSION, job: name.into(), classes };
+    for (process, name, classes) in [(knows, "a", true), (other, "b", false)] {
+        agent.handle_job(at(1), process, join(name, classes)).unwrap();
+        agent.handle_job(at(1), process, flow(PEER)).unwrap();
+    }
+    let words = |outputs: &[Output], of| {
+        let words = outputs.iter().filter_map(|output| match output {
+            Output::Say(process, words) if *process == of => Some(words.clone()),
+            _ => None,
+        });
+        words.collect::<Vec<_>>()
+    };
+    let welcomes = drain(&mut agent);
+    for (process, expected) in [(knows, true), (other, false)] {
+        let first = words(&welcomes, process).remove(0);
+        assert!(matches!(first, ToJob::Welcome { by_class, .. } if by_class == expected));
+        agent.handle_job(at(60), process, report(SLOT_BYTES, 0)).unwrap();
+    }
+    let outputs = pass(&mut agent, at(70));
+    let first = words(&outputs, knows);
+    for order in [
+        ToJob::Enter { bytes: SLOT_BYTES, within_us: 120_000 },
+        ToJob::Hold { is_held: true },
+        // It has announced a slot.
+        ToJob::Class { class: 3 },
+    ] {
+        assert!(first.contains(&order), "{order:?}: {first:?}");
+    }
+    assert!(words(&outputs, other).iter().all(|words| matches!(words, ToJob::Rate { .. })));
+    // A process that joins the job later learns it as well.
+    agent.handle_job(at(71), late, join("a", true)).unwrap();
+    let outputs = drain(&mut agent);
+    assert!(words(&outputs, late).contains(&ToJob::Class { class: 3 }), "{outputs:?}");
+}

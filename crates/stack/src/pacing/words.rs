@@ -24,9 +24,10 @@ pub(super) fn progress(word: &Word) -> Progress {
 }
 
 /// The plan of a flow in a word that goes to `to`.
-pub(super) fn plan(flow: FlowId, to: NodeId, word: &Word, said: &Said) -> Plan {
-    let Said { rank, plan, report: Report { asked, carried }, .. } = *said;
-    Plan { flow, rank, to, plan, progress: progress(word), asked, carried }
+pub(super) fn plan(flow: FlowId, to: NodeId, word: &Word, body: &Said) -> Plan {
+    let Report { asked, carried } = body.report;
+    let progress = progress(word);
+    Plan { flow, rank: body.rank, to, plan: body.plan, progress, asked, carried }
 }
 
 /// Reads a body. `None` if it is not that of the word, or has volumes that no flow has.
