@@ -208,16 +208,22 @@ impl Sender {
         after <= config.most_in_flight() && bytes <= self.path.control.window().as_u64()
     }
 
-    /// The turn of its job begins: packets leave in the class of the job. Those in flight in the last class are sent
-    /// again, since nobody knows when they arrive.
+    /// The turn of its job begins: packets leave in the class of the job, and those in flight in the last class again.
     // spec: C-16
     pub fn promote(&mut self, config: &Config, now: Time) {
-        self.set_class(config);
         self.path.control.promote();
         self.path.rtt.stop_backing_off();
+        self.overtake(config);
+        self.silent_since = now;
+    }
+
+    /// Its job has become more urgent: what leaves from now on overtakes what is in flight. That is sent again, since
+    /// nobody knows when it arrives, and is not lost: no window is cut.
+    // spec: C-16
+    pub fn overtake(&mut self, config: &Config) {
+        self.set_class(config);
         self.board.on_timeout();
         self.recovery_end = self.board.next_transmission();
-        self.silent_since = now;
     }
 
     /// The turn of its job ends: packets leave in the last class, and an answer may take as long as others have theirs.

@@ -223,26 +223,28 @@ impl Windowed {
         }
     }
 
-    /// Has all packets travel in a class from now on. When the turn of the job begins, what is in flight in the last
-    /// class is sent again: it may wait there for long, and it is little.
+    /// Has all packets travel in a class from now on, of messages in flight as well: a message that kept a less urgent
+    /// class would be overtaken by those after it, for which its receiver does not wait. When the class becomes more
+    /// urgent, what is in flight is sent again: it may wait behind others for long, and it is little.
     // spec: C-16
     pub fn set_class(&mut self, now: Time, class: JobClass) {
-        let was_in_turn = self.config.class.is_none_or(JobClass::is_in_turn);
-        let had_class = self.config.class.replace(class).is_some();
-        if !had_class {
-            self.senders.iter_mut().for_each(|sender| sender.set_class(&self.config));
-        }
-        if class.is_in_turn() == was_in_turn {
+        let before = self.config.class.replace(class);
+        if before == Some(class) {
             return;
         }
+        let was_in_turn = before.is_none_or(JobClass::is_in_turn);
+        let urgency = |class: JobClass| class.dscp().priority();
+        let rises = before.is_some_and(|before| urgency(class) < urgency(before));
         for slot in 0..self.senders.len() {
             let sender = &mut self.senders[slot];
             if !sender.is_live {
                 continue;
             }
-            match class.is_in_turn() {
-                true => sender.promote(&self.config, now),
-                false => sender.demote(&self.config, now),
+            match (was_in_turn, class.is_in_turn()) {
+                (false, true) => sender.promote(&self.config, now),
+                (true, false) => sender.demote(&self.config, now),
+                _ if rises => sender.overtake(&self.config),
+                _ => sender.set_class(&self.config),
             }
             if sender.awaits_answer() {
                 self.timers.arm(slot as u32, sender.deadline);

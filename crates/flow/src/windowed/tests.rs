@@ -71,3 +71,29 @@ fn silence_out_of_turn_is_no_loss() {
     let wait = endpoint.poll_timeout().since(now);
     assert!(wait <= Config::default().initial_rto, "{wait:?}: in turn an answer is overdue sooner");
 }
+
+// spec: C-16 machine
+#[test]
+fn a_message_in_flight_takes_over_the_class_of_its_job() {
+    let mut endpoint = sending(JobClass::InTurn(training(5)));
+    let window = leave(&mut endpoint, Time::ZERO).len();
+    let (rise, fall) = (Time::ZERO + Span::from_us(100), Time::ZERO + Span::from_us(200));
+    // What is in flight would be overtaken, and nobody could tell whether it is lost.
+    endpoint.protocol_mut().set_class(rise, JobClass::InTurn(training(3)));
+    assert_eq!(leave(&mut endpoint, rise), vec![training(3); window]);
+    assert_eq!(endpoint.retransmissions(), window as u64);
+    endpoint.protocol_mut().set_class(rise, JobClass::InTurn(training(3)));
+    assert_eq!(leave(&mut endpoint, rise), [], "the same class is no news");
+    // Who becomes less urgent overtakes nobody.
+    endpoint.protocol_mut().set_class(fall, JobClass::InTurn(training(6)));
+    assert_eq!(leave(&mut endpoint, fall), []);
+    let mut again = Vec::new();
+    while again.is_empty() {
+        let now = endpoint.poll_timeout();
+        assert!(now < Time::ZERO + Span::from_s(1), "what is in flight is not waited for");
+        endpoint.handle_timeout(now);
+        again = leave(&mut endpoint, now);
+    }
+    assert!(again.iter().all(|dscp| *dscp == training(6)), "{again:?}");
+    endpoint.protocol_mut().check();
+}
