@@ -436,8 +436,8 @@ impl Agent {
         observed.iter().for_each(|job| self.end_bursts(*job));
         if self.host.poll_timeout() <= now || !observed.is_empty() {
             self.host.handle_timeout(now);
-            self.pump();
         }
+        // Before orders for the slot that begins replace those of the last one.
         if begins_slot {
             self.end_slot(&observed);
         }
@@ -469,6 +469,8 @@ impl Agent {
             let idle = state.flows.iter().filter(|flow| flow.is_idle(now));
             let orders = idle.map(|flow| Order::Idle { flow: flow.id });
             self.outputs.extend(orders.map(|order| Output::Order { job, order }));
+            let order = Order::Hold(state.is_held);
+            self.outputs.push_back(Output::Order { job, order });
             state.given = None;
         }
         self.classify(false);

@@ -144,7 +144,7 @@ fn what_became_of_a_slot_is_written_down() {
     let mut office = office();
     let seat = seated(&mut office, 1);
     office.handle_job(at(60), seat, report(SLOT_BYTES, 0)).unwrap();
-    pass(&mut office, at(70));
+    let (granted, _) = rate(&pass(&mut office, at(70)), seat).unwrap();
     office.handle_job(at(100), seat, report(SLOT_BYTES, 4_000_000)).unwrap();
     let outputs = pass(&mut office, at(130));
     let records = outputs.iter().filter_map(|output| match output {
@@ -154,6 +154,7 @@ fn what_became_of_a_slot_is_written_down() {
     let records: Vec<_> = records.collect();
     assert_eq!(records.len(), 1, "{outputs:?}");
     assert_eq!((records[0].slot, records[0].carried_bytes), (BASE.0 + 1, 4_000_000));
+    assert_eq!(records[0].granted_bps, granted, "not what it has got for the next slot");
     assert!(records[0].to_string().starts_with("{\"slot\":1000001,\"job\":\"job 1\""));
 }
 
