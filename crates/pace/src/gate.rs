@@ -128,6 +128,11 @@ impl Gate {
         Gate { remote, is_held: true, ..self }
     }
 
+    /// A flow of the job that was not known before.
+    pub fn add_flow(&mut self, id: FlowId) {
+        self.flows.push(Outgoing { id, rate: None, left: 0, until: Time::ZERO });
+    }
+
     /// Obeys an order.
     pub fn obey(&mut self, now: Time, order: Order) {
         match order {
@@ -154,7 +159,8 @@ impl Gate {
         // Within a process all grants of a slot end with it, and come again in the next.
         let holds = |own: &&Outgoing| own.left > 0 && (own.until > now || !is_remote);
         let granted = self.flows.iter().filter(holds);
-        let bps = granted.clone().filter_map(|own| own.rate).map(Rate::as_bps).sum();
+        let rates = granted.clone().filter_map(|own| own.rate).map(Rate::as_bps);
+        let bps = rates.fold(0, u64::saturating_add);
         let left = granted.clone().fold(0_u64, |left, own| left.saturating_add(own.left));
         let ends = granted.map(|own| own.until).filter(|_| is_remote);
         let until = ends.min().unwrap_or(until);
@@ -199,6 +205,15 @@ impl Gate {
         }
     }
 
+    /// A packet of a flow has left, for those who know whose it is and count by themselves.
+    pub fn on_send(&mut self, now: Time, flow: FlowId, wire_bytes: Bytes) {
+        if let Some(own) = self.flows.iter_mut().find(|own| own.id == flow) {
+            own.left = own.left.saturating_sub(wire_bytes.as_u64());
+        }
+        self.pacer.on_send(now, wire_bytes);
+        self.remote.iter_mut().for_each(|remote| remote.moved_at = now);
+    }
+
     /// The flow that the next packet is counted for: in turn, of those that may send something.
     fn next_to_count(&mut self) -> Option<&mut Outgoing> {
         let flows = self.flows.len();
@@ -209,7 +224,7 @@ impl Gate {
     }
 
     /// When the next full packet may leave.
-    fn next_send(&mut self, now: Time) -> Time {
+    pub fn next_send(&mut self, now: Time) -> Time {
         let at = self.pacer.next_send(now);
         let Some(remote) = &self.remote else { return at };
         let at = if at == Time::NEVER {
