@@ -211,7 +211,8 @@ fn a_refusal_counts_in_the_slot_of_its_plan() {
     pass(&mut agent, at_ms(70));
     let refusal = |slot| Refusal { slot: Slot(slot), asked: slot_bytes(), free: 100_000 };
     agent.handle_refusal(at_ms(71), Slot(1), flow(0), refusal(1));
-    assert_eq!(granted(&drain(&mut agent)), Some(100_000));
+    let granted_then = granted(&drain(&mut agent)).expect("it plans again");
+    assert!((80_000..=100_000).contains(&granted_then), "{granted_then}");
     pass(&mut agent, at_ms(130));
     agent.handle_refusal(at_ms(131), Slot(1), flow(0), refusal(2));
     assert_eq!((granted(&drain(&mut agent)), agent.stats().refused), (None, 1));
