@@ -309,8 +309,8 @@ impl Office {
             // Processes ask nobody, and what they send at first passes at the rate of those with nothing planned.
             Order::Probe { .. } => return,
         };
-        let seats = self.jobs.iter().filter(|(_, other)| other.id == job && other.has_classes);
-        self.outputs.extend(seats.map(|(seat, _)| Output::Say(*seat, words.clone())));
+        let able = self.jobs.iter().filter(|(_, other)| other.id == job && other.has_classes);
+        self.outputs.extend(able.map(|(place, _)| Output::Say(*place, words.clone())));
     }
 
     fn say_rate(&mut self, flow: FlowId, bps: u64, bytes: Option<u64>, within_us: Option<u64>) {
