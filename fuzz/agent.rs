@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use thalweg_agent::office::{Office, Output, Seat};
-use thalweg_control::local::{FromJob, Lines, ToJob, VERSION};
+use thalweg_control::local::{Announced, FromJob, Lines, ToJob, VERSION};
 use thalweg_core::{Rate, Rng, Span, Time};
 use thalweg_pace::board::{
     AgentId, Answer, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Route, Update, Verdict,
@@ -88,14 +88,19 @@ impl Stage {
             flows: BTreeMap::new(),
             witness: (0, 0),
         };
-        stage.witness_says(FromJob::Join { version: VERSION, job: "witness".into() });
-        stage.witness_says(FromJob::Flow {
+        stage.witness_says(FromJob::Join {
+            version: VERSION,
+            job: "witness".into(),
+            classes: false,
+        });
+        stage.witness_says(FromJob::Flow(Announced {
             flow: 0,
             to: WITNESS_PEER,
             volume: None,
+            is_exact: false,
             relation: Default::default(),
             others: Vec::new(),
-        });
+        }));
         stage
     }
 
@@ -131,7 +136,7 @@ impl Stage {
             _ => assert!(self.joined.contains(&seat), "it has not joined"),
         }
         match words {
-            FromJob::Flow { flow, to, .. } if to != OWN => {
+            FromJob::Flow(Announced { flow, to, .. }) if to != OWN => {
                 let before = self.flows.insert((seat, flow), (0, 0));
                 assert!(before.is_none(), "a flow that is there already");
             }
@@ -143,7 +148,7 @@ impl Stage {
                 }
             }
             FromJob::Close { flow } => drop(self.flows.remove(&(seat, flow))),
-            FromJob::Join { .. } | FromJob::Flow { .. } => {}
+            FromJob::Join { .. } | FromJob::Flow(_) => {}
         }
         true
     }
@@ -196,7 +201,7 @@ impl Stage {
                 iteration: numbers.next() % 3,
                 volume: numbers.next(),
             });
-            Answer { feedback, progress: progress.collect() }
+            Answer { feedback, progress: progress.collect(), rank: None }
         };
         let answers = questions.iter().map(of).collect();
         self.main.office.handle_answers(self.now, 1, slot, &questions, answers);
@@ -299,7 +304,10 @@ impl Desk {
             let is_meant = match &words {
                 ToJob::Welcome { .. } => true,
                 ToJob::Rate { flow, bps, .. } => *flow == 0 && *bps <= UPLINK_BPS,
-                ToJob::Refused { .. } => false,
+                ToJob::Refused { .. }
+                | ToJob::Class { .. }
+                | ToJob::Hold { .. }
+                | ToJob::Enter { .. } => false,
             };
             assert!(is_meant, "the witness is told {words:?}");
             self.heard.push(words);

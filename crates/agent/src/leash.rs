@@ -9,7 +9,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use thalweg_control::local::{AgentLink, FromJob, SILENT_AFTER, ToJob};
+use thalweg_control::local::{AgentLink, Announced, FromJob, SILENT_AFTER, ToJob};
 use thalweg_control::pacing::since_epoch;
 use thalweg_core::Rate;
 use tracing::{info, warn};
@@ -396,6 +396,8 @@ impl Leash {
                 }
             }
             Some(ToJob::Refused { reason }) => self.lose_agent(&reason),
+            // Connections of a program have no classes.
+            Some(ToJob::Class { .. } | ToJob::Hold { .. } | ToJob::Enter { .. }) => {}
             None => self.lose_agent("it has hung up"),
         }
     }
@@ -420,8 +422,9 @@ impl Agent {
     fn report(&mut self, to: Ipv4Addr, flow: &mut Flow, volume: Option<u64>) -> io::Result<bool> {
         if !flow.is_announced {
             let (relation, others) = (Default::default(), Vec::new());
-            let new = FromJob::Flow { flow: flow.number, to, volume, relation, others };
-            if !self.link.say(&new)? {
+            let (number, is_exact) = (flow.number, false);
+            let new = Announced { flow: number, to, volume, is_exact, relation, others };
+            if !self.link.say(&FromJob::Flow(new))? {
                 return Ok(false);
             }
             flow.is_announced = true;
@@ -461,7 +464,7 @@ fn begin_originals(state_dir: &Path, job: &str, members: &Members) -> Option<Ori
 
 fn join(socket: &Path, job: &str) -> Result<Agent, AgentError> {
     let (sender, words) = channel();
-    let link = AgentLink::join(socket, job, move |words| drop(sender.send(words)));
+    let link = AgentLink::join(socket, job, false, move |words| drop(sender.send(words)));
     let link = link.map_err(|error| {
         let socket = socket.display();
         AgentError::Config(format!("no agent at {socket}: {error}; start one with `thalweg agent`"))

@@ -10,7 +10,6 @@
 //! Agents and paced programs report [events] to any subscriber of `tracing`; [`AgentDaemon::metrics`] returns
 //! the metrics of an agent, which a [`thalweg::metrics::Endpoint`] serves.
 
-mod burst;
 mod clock;
 mod daemon;
 mod error;

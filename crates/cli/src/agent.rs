@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use thalweg_agent::{
     AgentConfig, AgentDaemon, AgentError, Leash, LeashConfig, Orders, Record, Safeguards,
 };
 use thalweg_console::{Failure, files, interrupt};
 use thalweg_control::Access;
 use thalweg_core::{Bytes, Rate};
-use thalweg_pace::Settings;
 use thalweg_pace::board::Prefix;
+use thalweg_pace::{Covers, Enforce, Settings};
 
 use crate::daemon;
 
@@ -60,6 +60,15 @@ struct DaemonArguments {
     /// Where jobs find the agent
     #[arg(long, default_value = SOCKET, value_name = "FILE")]
     socket: PathBuf,
+    /// Effect of plans on jobs that can give their packets classes: rates, or the order of packets
+    #[arg(long, default_value = "rate", value_name = "RULE")]
+    enforce: EnforceWord,
+    /// Bytes to plan of jobs that report exactly: those that are ready, or all of an iteration
+    #[arg(long, default_value = "ready", value_name = "RULE")]
+    plans: PlansWord,
+    /// The next slot of such a job that used less than half of one
+    #[arg(long, default_value = "halved", value_name = "RULE")]
+    unused: UnusedWord,
     /// Load tables to ask, host:port; or only for flows to some hosts, as 10.0.4.0/24=host:port
     #[arg(long, value_name = "[RANGE=]ADDR")]
     switch: Vec<String>,
@@ -78,6 +87,43 @@ struct DaemonArguments {
     /// Folder of the files that keep original values of kernel settings while they are changed
     #[arg(long, default_value = STATE_DIR, value_name = "DIR")]
     state_dir: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EnforceWord {
+    Rate,
+    Class,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PlansWord {
+    Ready,
+    Iteration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum UnusedWord {
+    Halved,
+    Kept,
+}
+
+impl DaemonArguments {
+    // spec: C-16, C-17
+    /// The settings of the agent: those of the simulator, but for rates.
+    fn settings(&self) -> Settings {
+        Settings {
+            enforce: match self.enforce {
+                EnforceWord::Rate => Enforce::Rate,
+                EnforceWord::Class => Enforce::Class,
+            },
+            covers: match self.plans {
+                PlansWord::Ready => Covers::Ready,
+                PlansWord::Iteration => Covers::Iteration,
+            },
+            reclaims_unused: self.unused == UnusedWord::Halved,
+            ..Settings::default()
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -161,7 +207,7 @@ fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
         socket: arguments.socket.clone(),
         address: arguments.address,
         uplink: arguments.rate,
-        settings: Settings::default(),
+        settings: arguments.settings(),
         switches: arguments.switch.iter().map(switch).collect::<Result<_, Failure>>()?,
         safeguards: safeguards(&arguments.state_dir)?,
         on_record: log(arguments.log.as_ref())?,

@@ -44,23 +44,12 @@ pub enum FromJob {
         version: u32,
         /// The job's name, the same on all its hosts.
         job: String,
+        /// True if it can give its packets classes. Who cannot keeps to rates.
+        #[serde(default, skip_serializing_if = "is_false")]
+        classes: bool,
     },
     /// It sends to a host.
-    Flow {
-        /// A number of its own choice.
-        flow: u32,
-        /// The host.
-        to: Ipv4Addr,
-        /// What it sends there in an iteration. Without it that is guessed from the one before.
-        #[serde(default)]
-        volume: Option<u64>,
-        /// How it depends on others.
-        #[serde(default)]
-        relation: Dependence,
-        /// Those others: from which host to which.
-        #[serde(default)]
-        others: Vec<(Ipv4Addr, Ipv4Addr)>,
-    },
+    Flow(Announced),
     /// How far a flow is, counted from its announcement.
     Report {
         /// Its number.
@@ -77,6 +66,29 @@ pub enum FromJob {
     },
 }
 
+/// A flow of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Announced {
+    /// A number of its own choice.
+    pub flow: u32,
+    /// The host.
+    pub to: Ipv4Addr,
+    /// What it sends there in an iteration. Without it that is guessed from the one before.
+    #[serde(default)]
+    pub volume: Option<u64>,
+    /// True if reports count all that was handed over. Otherwise a part of it cannot be seen, as where only a socket can
+    /// be looked into.
+    #[serde(default, rename = "exact", skip_serializing_if = "is_false")]
+    pub is_exact: bool,
+    /// How it depends on others.
+    #[serde(default)]
+    pub relation: Dependence,
+    /// Those others: from which host to which.
+    #[serde(default)]
+    pub others: Vec<(Ipv4Addr, Ipv4Addr)>,
+}
+
 /// How a flow depends on others of its job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -88,11 +100,20 @@ pub enum Dependence {
     Aggregation,
     /// From a parameter server; the others are what that receives.
     Broadcast,
+    /// To a switch that sums gradients; the others are those of all other workers.
+    Summed {
+        /// Bytes that it can be ahead of the slowest.
+        window: u64,
+    },
     /// In a ring; the other is its predecessor's.
     Ring {
         /// What it sends before it has received anything.
         own_chunk: u64,
     },
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What the agent says.
@@ -107,6 +128,26 @@ pub enum ToJob {
         slot_us: u64,
         /// The rate of flows that nothing was said of.
         idle_bps: u64,
+        /// True if the job is ordered classes: then rates and bytes hold nothing back.
+        #[serde(default, skip_serializing_if = "is_false")]
+        by_class: bool,
+    },
+    /// The class of the job in its turn, from 1, the most urgent.
+    Class {
+        /// The class.
+        class: u8,
+    },
+    /// Notes that something is planned of the job, or nothing: then all that it sends is in its turn.
+    Hold {
+        /// True if something is.
+        is_held: bool,
+    },
+    /// An iteration begins: the job is in its turn for this many bytes beside those that flows are granted.
+    Enter {
+        /// Number of bytes.
+        bytes: u64,
+        /// Time in which they may be used.
+        within_us: u64,
     },
     /// How fast a flow may send from now on.
     Rate {
@@ -195,10 +236,11 @@ impl FromJob {
                     || format!("a job's name has 1 to {NAME_BYTES} bytes that can be printed");
                 (is_plain && fits).then_some(()).ok_or_else(wrong)
             }
-            FromJob::Flow { others, .. } if others.len() > OTHERS_MAX => {
+            FromJob::Flow(Announced { others, .. }) if others.len() > OTHERS_MAX => {
                 Err(format!("{} dependencies of a flow, and {OTHERS_MAX} may be", others.len()))
             }
-            FromJob::Flow { volume: Some(count), .. } | FromJob::Report { ready: count, .. }
+            FromJob::Flow(Announced { volume: Some(count), .. })
+            | FromJob::Report { ready: count, .. }
                 if *count > COUNT_MAX =>
             {
                 Err(format!("nothing sends {count} bytes: at most {COUNT_MAX} can be counted"))
@@ -220,14 +262,16 @@ pub struct AgentLink {
 
 impl AgentLink {
     /// Joins. What the agent says is handed to `hear` on a thread of the link; `None` when it hangs up.
+    /// `classes` is true if the job can give its packets classes.
     pub fn join(
         socket: &Path,
         job: &str,
+        classes: bool,
         mut hear: impl FnMut(Option<ToJob>) + Send + 'static,
     ) -> io::Result<AgentLink> {
         let stream = UnixStream::connect(socket)?;
         let mut lines = Lines::new(stream.try_clone()?);
-        write_line(&stream, &FromJob::Join { version: VERSION, job: job.to_owned() })?;
+        write_line(&stream, &FromJob::Join { version: VERSION, job: job.to_owned(), classes })?;
         stream.set_write_timeout(Some(WRITE_WITHIN))?;
         let body = move || {
             while let Ok(Some(words)) = lines.next_line() {

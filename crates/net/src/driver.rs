@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_core::{
-    Body, Dscp, Ecn, HEADER_BYTES, MTU_BYTES_MAX, Meta, NodeId, Pacer, Packet, Reports, Span, Time,
+    Body, Dscp, Ecn, HEADER_BYTES, MTU_BYTES_MAX, Meta, NodeId, Packet, Reports, Span, Time,
     Verdict, body_bytes_of_mtu,
 };
 use thiserror::Error;
@@ -17,6 +17,7 @@ use crate::depth::Depth;
 use crate::memory::Memory;
 use crate::message::{Arrival, MESSAGES_PER_CALL};
 use crate::outbox::{Arena, Lender, Pace, enqueue};
+use crate::pacer::HostPacer;
 use crate::peers::Peers;
 use crate::queue::{Area, Areas, Extent, Obstacle, SendQueue};
 use crate::socket::{Endpoint, SEND_BYTES};
@@ -169,7 +170,7 @@ pub struct Driver<M> {
 }
 
 /// A pacer, whatever it is.
-struct Held(Box<dyn Pacer + Send>);
+struct Held(Box<dyn HostPacer + Send>);
 
 impl std::fmt::Debug for Held {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -297,7 +298,7 @@ impl<M: Reports> Driver<M> {
 
     /// From now on packets leave when the pacer allows one, a few at a time; control packets do not wait. The
     /// pacer has to let those that follow make up for what a late wake-up missed.
-    pub fn set_pacer(&mut self, pacer: Option<Box<dyn Pacer + Send>>) {
+    pub fn set_pacer(&mut self, pacer: Option<Box<dyn HostPacer + Send>>) {
         self.pacer = pacer.map(Held);
     }
 

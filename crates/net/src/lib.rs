@@ -26,6 +26,7 @@ mod memory;
 pub mod message;
 pub mod network;
 mod outbox;
+pub mod pacer;
 pub mod peers;
 mod queue;
 pub mod socket;
@@ -40,6 +41,7 @@ pub use driver::{Driver, DriverConfig, DriverError, Turn, Wait};
 pub use interface::{link_rate_of, mtu_of};
 pub use message::{Arrival, MESSAGES_PER_CALL, Message};
 pub use network::{Network, PORTS_PER_NODE, SHARD_PORTS, shard_of};
+pub use pacer::HostPacer;
 pub use peers::{MAX_NODES, PeerError, Peers, STRANGER};
 pub use socket::{
     Endpoint, EndpointConfig, Offload, OpenError, Readiness, SEGMENTS_PER_SEND, SEND_BYTES,

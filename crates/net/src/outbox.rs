@@ -1,10 +1,11 @@
 //! Where machines write the packets that they send.
 
 use thalweg_core::{
-    Body, BodySize, Bytes, HEADER_BYTES, Meta, NodeId, Outbox, Pacer, Packet, Purpose, Time,
+    Body, BodySize, Bytes, HEADER_BYTES, Meta, NodeId, Outbox, Packet, Purpose, Time,
 };
 
 use crate::memory::Memory;
+use crate::pacer::HostPacer;
 use crate::peers::Peers;
 use crate::queue::{Area, Extent, SendQueue, Target};
 use crate::stats::Stats;
@@ -92,7 +93,7 @@ pub(crate) struct Lender<'a> {
 
 /// Who is to know of every packet that leaves.
 pub(crate) struct Pace<'a> {
-    pub(crate) pacer: &'a mut dyn Pacer,
+    pub(crate) pacer: &'a mut dyn HostPacer,
     pub(crate) now: Time,
     /// What a packet occupies of a link beside its datagram.
     pub(crate) overhead_bytes: u32,
@@ -108,7 +109,7 @@ impl Lender<'_> {
         let pace = self.pace.as_mut().filter(|_| extent.bytes > HEADER_BYTES);
         if let Some(pace) = pace {
             let wire_bytes = extent.bytes as u64 + u64::from(pace.overhead_bytes);
-            pace.pacer.on_send(pace.now, Bytes::new(wire_bytes));
+            pace.pacer.on_send(pace.now, meta.dst, Bytes::new(wire_bytes));
         }
         enqueue(self.queue, self.peers, self.paths, self.stats, meta.dst, &meta, extent);
     }

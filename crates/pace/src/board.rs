@@ -10,13 +10,13 @@ mod route;
 
 use std::collections::BTreeMap;
 
-use thalweg_core::{Check, NodeId};
+use thalweg_core::{Check, NodeId, Rate};
 
 use crate::ahead::{Slot, VOLUME_MAX};
-use crate::links::{Link, Links, Report};
+use crate::links::Links;
 use crate::load::FlowId;
 use crate::path::{Feedback, Progress};
-use crate::rank::Ranked;
+use crate::rank::{Rank, Ranked};
 use crate::settings::Settings;
 
 pub use message::{AgentId, Answer, Plan, Question, Stats, Update, Verdict, Wrong};
@@ -56,6 +56,7 @@ struct Entry {
     owner: AgentId,
     link: LinkKey,
     progress: Progress,
+    rank: Rank,
     heard_in: Slot,
 }
 
@@ -161,13 +162,23 @@ impl Board {
     fn answer(&mut self, asked_in: Slot, question: &Question) -> Answer {
         let progress = question.others.iter().filter_map(|other| self.flows.get(other));
         let progress = progress.map(|entry| entry.progress).collect();
+        let rank = self.rank_beside(question.flow);
         let horizon_slots = self.settings().horizon_slots;
-        let feedback = self.link_to(question.to).map(|(_, link)| {
-            let mut asked = Feedback::new(asked_in, horizon_slots);
-            asked.join(&link.feedback(Ranked { flow: question.flow, rank: question.rank }));
-            asked
+        let feedback = self.link_to(question.to).map(|link| {
+            let mut path = Feedback::new(asked_in, horizon_slots);
+            let who = Ranked { flow: question.flow, rank: question.rank };
+            self.links.ask(link, who, &mut path);
+            path
         });
-        Answer { feedback, progress }
+        Answer { feedback, progress, rank }
+    }
+
+    // spec: C-16
+    /// The highest rank of a job that its other flows have reported.
+    fn rank_beside(&self, flow: FlowId) -> Option<Rank> {
+        let id = |number| FlowId { job: flow.job, number };
+        let of_job = self.flows.range(id(0)..=id(u32::MAX));
+        of_job.filter(|(other, _)| **other != flow).map(|(_, entry)| entry.rank).max()
     }
 
     fn take(&mut self, agent: AgentId, plan: &Plan) -> Verdict {
@@ -177,15 +188,13 @@ impl Board {
         }
         let now = self.links.now();
         let is_full = known.is_none() && self.flows.len() >= FLOWS_MAX;
-        let Some((key, link)) = self.link_to(plan.to).filter(|_| !is_full) else {
+        let Some((key, rate)) = self.link_to(plan.to).filter(|_| !is_full) else {
             return Verdict::NoLink;
         };
-        let report = Report { asked: plan.asked, carried: plan.carried };
-        let who = Ranked { flow: plan.flow, rank: plan.rank };
-        let verdict = match link.reserve(who, &plan.plan, report) {
-            Ok(()) => Verdict::Taken,
-            Err(refusal) => Verdict::Full(refusal),
-        };
+        let verdict = self.links.take((key, rate), plan);
+        if verdict == Verdict::NoLink {
+            return verdict;
+        }
         self.stats.refused += u64::from(matches!(verdict, Verdict::Full(_)));
         let link = match known {
             // Where it finds no room it stays where it was.
@@ -196,19 +205,20 @@ impl Board {
             }
             _ => key,
         };
-        let entry = Entry { owner: agent, link, progress: plan.progress, heard_in: now };
+        let entry =
+            Entry { owner: agent, link, progress: plan.progress, rank: plan.rank, heard_in: now };
         self.flows.insert(plan.flow, entry);
         verdict
     }
 
-    /// The link that leads to a host. One that is a host's own is made when it is first needed.
-    fn link_to(&mut self, to: NodeId) -> Option<(LinkKey, &mut Link)> {
+    /// Name and rate of the link that leads to a host. `None` without a route, or without room for one more link.
+    fn link_to(&self, to: NodeId) -> Option<(LinkKey, Rate)> {
         let (number, route) = route::lookup(&self.routes, to)?;
         let key = (number, if route.is_each { to.0 } else { 0 });
         if !self.links.contains(key) && self.links.len() >= LINKS_MAX {
             return None;
         }
-        Some((key, self.links.at(key, route.rate)))
+        Some((key, route.rate))
     }
 }
 

@@ -166,6 +166,21 @@ impl Host {
         Ok(())
     }
 
+    /// Of what a flow has ready only a part can be seen, as in a socket: it plans all that it is thought to have left.
+    // spec: C-17
+    pub fn guess(&mut self, flow: FlowId) -> Result<(), HostError> {
+        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.guess();
+        Ok(())
+    }
+
+    /// Counts the volume of a flow from now on in what it tells others, whatever iteration its job is in, and expects the
+    /// same of those it depends on.
+    // spec: C-05, C-18
+    pub fn count_from_start(&mut self, flow: FlowId) -> Result<(), HostError> {
+        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.count_from_start();
+        Ok(())
+    }
+
     /// One flow begins anew, while others of its job may still be in the iteration before.
     pub fn begin_flow(&mut self, flow: FlowId) -> Result<(), HostError> {
         self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.begin_iteration();
@@ -187,7 +202,7 @@ impl Host {
         state.ready(now, bytes.as_u64());
         let begins = !was_active && state.is_active();
         // spec: C-17
-        let has_more = was_active && self.desk.settings.covers == Covers::Ready;
+        let has_more = was_active && state.covers() == Covers::Ready;
         state.has_unplanned = has_more;
         if begins || has_more {
             self.desk.probe(flow);
@@ -247,7 +262,10 @@ impl Host {
     /// they run ahead, raised where they lag behind and have been decided upon in this slot.
     pub fn handle_progress(&mut self, now: Time, progress: Progress) {
         for (_, flow) in self.flows.range_mut(flows_of(progress.flow.job)) {
-            if progress.iteration == flow.iteration && flow.learn(progress) && flow.is_active() {
+            if progress.iteration == flow.counted_iteration()
+                && flow.learn(progress)
+                && flow.is_active()
+            {
                 self.desk.follow(now, flow);
             }
         }

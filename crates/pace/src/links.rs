@@ -1,10 +1,15 @@
 //! The load tables of a switch, one for each of its links.
+//!
+//! They are the part of a switch in the conversation with agents, without I/O: [`Links::ask`] adds what a link has to the
+//! answer to a flow, and [`Links::take`] takes in a plan or refuses it. A [`Board`](crate::Board) puts them behind a
+//! service for agents that nobody has to trust; a simulated switch reads the same messages from packets that pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_core::{Check, Rate};
 
 use crate::ahead::{Ahead, Slot};
+use crate::board::{Plan, Verdict};
 use crate::load::{FlowId, LinkTable, Refusal};
 use crate::path::Feedback;
 use crate::rank::Ranked;
@@ -12,6 +17,8 @@ use crate::settings::Settings;
 
 /// A flow that has not asked for so many slots has nothing to send.
 const ASKED_SLOTS: u64 = 2;
+/// Most flows of a link.
+const FLOWS_MAX: usize = 65_536;
 /// Most flows of a link that are remembered for having asked.
 const ASKERS_MAX: usize = 65_536;
 
@@ -30,7 +37,7 @@ pub struct Link {
     /// What flows wanted and got in the slot before this one.
     asked: u64,
     carried: u64,
-    /// Who has said so. A flow that plans several times in a slot counts once.
+    /// Flows that have reported. One that plans several times in a slot counts once.
     reporters: BTreeSet<FlowId>,
     /// Who has asked, and when last.
     askers: BTreeMap<FlowId, Slot>,
@@ -95,6 +102,29 @@ impl<K: Ord + Copy> Links<K> {
             let (reporters, askers) = (BTreeSet::new(), BTreeMap::new());
             Link { table, asked: 0, carried: 0, reporters, askers }
         })
+    }
+
+    // spec: C-02, C-18
+    /// Adds what a link has to the answer to a flow. The link is of that name and rate; the answer is about the slot of the
+    /// tables or another near it.
+    pub fn ask(&mut self, (key, rate): (K, Rate), who: impl Into<Ranked>, path: &mut Feedback) {
+        path.join(&self.at(key, rate).feedback(who));
+    }
+
+    // spec: C-01, C-18
+    /// Takes in the plan of a flow for a link of that name and rate, and the account of the slot before.
+    pub fn take(&mut self, (key, rate): (K, Rate), plan: &Plan) -> Verdict {
+        let link = self.at(key, rate);
+        let is_known = link.table().reserved(plan.flow).is_some();
+        if !is_known && link.table().flows() >= FLOWS_MAX {
+            return Verdict::NoLink;
+        }
+        let who = Ranked { flow: plan.flow, rank: plan.rank };
+        let report = Report { asked: plan.asked, carried: plan.carried };
+        match link.reserve(who, &plan.plan, report) {
+            Ok(()) => Verdict::Taken,
+            Err(refusal) => Verdict::Full(refusal),
+        }
     }
 
     /// Forgets a flow on a link.

@@ -2,6 +2,10 @@
 
 use crate::load::FlowId;
 
+/// The least urgent class of a job in its turn.
+// spec: C-16
+pub const LAST_TURN_CLASS: u8 = 6;
+
 /// Whose plans stand where a link has not enough for all: those of lower ranks.
 ///
 /// A job's rank is what it has left to send, in quarters of an octave: who has little left is soon out of

@@ -71,7 +71,7 @@ fn of_free(collective: &str, extra: &str, seed: u64) -> f64 {
     mean_ms(&run(&paced, seed)) / mean_ms(&run(&free, seed))
 }
 
-// spec: C-01, C-02 simulator
+// spec: C-01, C-02, C-18 simulator
 #[test]
 fn jobs_that_take_turns_are_faster_than_jobs_side_by_side() {
     // The best that turns could give is 18 of 24 ms; with a server, 36 of 48.

@@ -7,13 +7,14 @@ use thalweg_collective::{Event as SumEvent, SubmitError, SumCall, mesh};
 use thalweg_core::{
     Check, JobId, Machine, NodeId, Operation, Outbox, Packet, Reports, Time, Verdict,
 };
+use thalweg_pace::gate::Gated;
 use thalweg_transport::JobClass;
 use thalweg_transport::path::{PathProber, PathReport};
 use thalweg_values::Tensor;
 use thalweg_wire::{Kind, Prefix, PrefixError, peek};
 use thiserror::Error;
 
-use crate::pacing::{Gated, PacedJob, Pacing};
+use crate::pacing::{PacedJob, Pacing};
 use crate::participant::{JobEvent, JobMachine, Participant};
 use crate::turn::{Turn, TurnOutbox};
 

@@ -2,21 +2,22 @@
 
 mod shared;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use thalweg_control::local::{AgentLink, FromJob, ToJob};
+use thalweg_control::local::{AgentLink, Announced, Dependence, FromJob, ToJob};
 use thalweg_core::Reports;
-use thalweg_net::Driver;
+use thalweg_net::{Driver, Network};
 
 use crate::error::{Error, ErrorKind};
 use crate::events::{Note, Notes};
 use crate::session::SessionConfig;
-use shared::{Paced, Shared};
+use shared::{Counts, Paced, Shared};
 
 /// Source of the times at which a session sends.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,9 +37,6 @@ pub enum Pacing {
 /// How often the agent is told how far the session is.
 const REPORT_EVERY: Duration = Duration::from_millis(3);
 
-/// The only flow of a sending thread.
-const FLOW: u32 = 0;
-
 /// Holds a sending thread to what the agent says. Lets go when dropped.
 pub(crate) struct Rein {
     shared: Arc<Shared>,
@@ -48,8 +46,8 @@ pub(crate) struct Rein {
 
 impl Rein {
     // spec: C-09
-    /// Joins the agent, if the session obeys one, and puts its pacer into the driver. What leaves counts
-    /// as one flow: to the switch, or to the server where there is none.
+    /// Joins the agent, if the session obeys one, and puts its pacer into the driver. Packets count as flows to the hosts
+    /// that they leave for, which the agent hears of with their first packets.
     pub(crate) fn join<M: Reports>(
         config: &SessionConfig,
         thread: u32,
@@ -62,18 +60,21 @@ impl Rein {
             let text = format!("no agent at {agent}: {error}; start one with `thalweg agent`");
             Error::caused(ErrorKind::System, text, error)
         };
-        let to = destination(config, server)?;
+        if server.is_ipv6() {
+            return Err(Error::config(format!("{server} is IPv6: agents name hosts by IPv4")));
+        }
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(Network::of(server.ip())));
         let notes = Notes::new(&config.job, config.rank);
         let (heard, refused) = (Arc::clone(&shared), notes.clone());
         let hear = move |words: Option<ToJob>| {
             match words {
                 Some(ToJob::Welcome { idle_bps, .. }) => heard.begin(idle_bps),
-                Some(ToJob::Rate { bps, bytes, within_us, .. }) => {
-                    heard.grant(bps, bytes, within_us);
+                Some(ToJob::Rate { flow, bps, bytes, within_us }) => {
+                    heard.grant(flow, bps, bytes, within_us);
                 }
                 Some(ToJob::Refused { reason }) => refused.send(Note::Unpaced(reason)),
+                Some(ToJob::Class { .. } | ToJob::Hold { .. } | ToJob::Enter { .. }) => {}
                 None => heard.release(),
             }
             waker.wake();
@@ -81,12 +82,8 @@ impl Rein {
         // Ranks of one host are told apart, and so are their threads; those that share memory have one that sends.
         let thread = if thread == 0 { String::new() } else { format!("#{thread}") };
         let name = format!("{}{thread}/{}", config.job, config.rank);
-        let link = AgentLink::join(agent, &name, hear).map_err(wrong)?;
-        let (volume, relation, others) = (None, Default::default(), Vec::new());
-        let flow = FromJob::Flow { flow: FLOW, to, volume, relation, others };
-        // The first line but one finds room in any socket.
-        link.say(&flow).map_err(wrong)?;
-        driver.set_pacer(Some(Box::new(Paced::new(Arc::clone(&shared)))));
+        let link = AgentLink::join(agent, &name, false, hear).map_err(wrong)?;
+        driver.set_pacer(Some(Box::new(Paced(Arc::clone(&shared)))));
         let should_stop = Arc::new(AtomicBool::new(false));
         let (counted, stop) = (Arc::clone(&shared), Arc::clone(&should_stop));
         let body = move || {
@@ -125,11 +122,21 @@ fn report(
     should_stop: &AtomicBool,
     notes: &Notes,
 ) -> std::io::Result<()> {
-    let (mut last, mut was_silent) = (None, false);
+    let (mut reported, mut was_silent) = (BTreeMap::new(), false);
     while !should_stop.load(Ordering::Relaxed) {
-        let (ready, sent) = shared.counts();
-        if last != Some((ready, sent)) && link.say(&FromJob::Report { flow: FLOW, ready, sent })? {
-            last = Some((ready, sent));
+        for counts in shared.counts() {
+            let Counts { flow, to, is_announced, ready, sent } = counts;
+            if !is_announced {
+                if !link.say(&announced(flow, to))? {
+                    break;
+                }
+                shared.announce(flow);
+            }
+            if reported.get(&flow) != Some(&(ready, sent))
+                && link.say(&FromJob::Report { flow, ready, sent })?
+            {
+                reported.insert(flow, (ready, sent));
+            }
         }
         let is_silent = shared.is_silent();
         if is_silent && !was_silent {
@@ -141,12 +148,9 @@ fn report(
     Ok(())
 }
 
-fn destination(config: &SessionConfig, server: SocketAddr) -> Result<Ipv4Addr, Error> {
-    let switch = config.switch.as_ref().and_then(|text| text.to_socket_addrs().ok()?.next());
-    match switch.unwrap_or(server).ip() {
-        IpAddr::V4(address) => Ok(address),
-        IpAddr::V6(address) => {
-            Err(Error::config(format!("{address} is IPv6: agents name hosts by IPv4")))
-        }
-    }
+// spec: C-18
+/// Announces a flow. Its counters are a guess: nobody knows yet where all that was handed over goes.
+fn announced(flow: u32, to: Ipv4Addr) -> FromJob {
+    let (relation, others) = (Dependence::Alone, Vec::new());
+    FromJob::Flow(Announced { flow, to, volume: None, is_exact: false, relation, others })
 }

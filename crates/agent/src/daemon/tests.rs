@@ -2,7 +2,7 @@ use std::io::Write;
 use std::sync::mpsc;
 
 use thalweg::internal::{Event, listen};
-use thalweg_control::local::{AgentLink, VERSION};
+use thalweg_control::local::{AgentLink, Announced, VERSION};
 use thalweg_control::pacing::{PacingConfig, PacingService};
 use thalweg_pace::board::Route;
 
@@ -57,12 +57,17 @@ fn events(address: Ipv4Addr) -> mpsc::Receiver<Event> {
     received
 }
 
+fn flow() -> FromJob {
+    let (relation, others) = (Default::default(), Vec::new());
+    let is_exact = false;
+    FromJob::Flow(Announced { flow: 0, to: PEER, volume: None, is_exact, relation, others })
+}
+
 /// A job that has 20 MB to send, and what it hears.
 fn job(socket: &Path) -> (AgentLink, mpsc::Receiver<Option<ToJob>>) {
     let (words, heard) = mpsc::channel();
-    let link = AgentLink::join(socket, "vgg", move |said| drop(words.send(said))).unwrap();
-    let (volume, relation, others) = (None, Default::default(), Vec::new());
-    link.say(&FromJob::Flow { flow: 0, to: PEER, volume, relation, others }).unwrap();
+    let link = AgentLink::join(socket, "vgg", false, move |said| drop(words.send(said))).unwrap();
+    link.say(&flow()).unwrap();
     link.say(&FromJob::Report { flow: 0, ready: 20_000_000, sent: 0 }).unwrap();
     (link, heard)
 }
@@ -177,9 +182,9 @@ fn rates_of_flows_without_anything_to_send_are_renewed() {
     let scratch = Scratch::new("renewed");
     let _agent = agent(&scratch.0, Vec::new());
     let (words, received) = mpsc::channel();
-    let link = AgentLink::join(&scratch.0, "vgg", move |line| drop(words.send(line))).unwrap();
-    let (volume, relation, others) = (None, Default::default(), Vec::new());
-    link.say(&FromJob::Flow { flow: 0, to: PEER, volume, relation, others }).unwrap();
+    let link =
+        AgentLink::join(&scratch.0, "vgg", false, move |line| drop(words.send(line))).unwrap();
+    link.say(&flow()).unwrap();
     std::thread::sleep(thalweg_control::local::SILENT_AFTER);
     let renewed = received.try_iter().filter(|words| matches!(words, Some(ToJob::Rate { .. })));
     assert!(renewed.count() >= 3, "the first, and a few more in a second");

@@ -1,4 +1,5 @@
 use thalweg_core::Span;
+use thalweg_pace::{Ahead, Feedback, Refusal};
 
 use super::*;
 
@@ -18,12 +19,12 @@ fn at(ms: u64) -> Time {
 }
 
 fn join(name: &str) -> FromJob {
-    FromJob::Join { version: VERSION, job: name.into() }
+    FromJob::Join { version: VERSION, job: name.into(), classes: false }
 }
 
 fn flow(to: Ipv4Addr) -> FromJob {
     let (volume, relation, others) = (Some(SLOT_BYTES), Dependence::Alone, Vec::new());
-    FromJob::Flow { flow: 0, to, volume, relation, others }
+    FromJob::Flow(Announced { flow: 0, to, volume, is_exact: false, relation, others })
 }
 
 fn report(ready: u64, sent: u64) -> FromJob {
@@ -102,6 +103,7 @@ fn what_switches_say_counts_in_their_slot_and_adds_up() {
             narrowest: SLOT_BYTES,
         }),
         progress: Vec::new(),
+        rank: None,
     };
     // The tightest counts, whichever answers last, and however often.
     for (switch, free) in [(0, 1_000_000), (1, 5_000_000), (1, 5_000_000)] {
@@ -142,7 +144,7 @@ fn what_became_of_a_slot_is_written_down() {
     let mut office = office();
     let seat = seated(&mut office, 1);
     office.handle_job(at(60), seat, report(SLOT_BYTES, 0)).unwrap();
-    pass(&mut office, at(70));
+    let (granted, _) = rate(&pass(&mut office, at(70)), seat).unwrap();
     office.handle_job(at(100), seat, report(SLOT_BYTES, 4_000_000)).unwrap();
     let outputs = pass(&mut office, at(130));
     let records = outputs.iter().filter_map(|output| match output {
@@ -152,6 +154,7 @@ fn what_became_of_a_slot_is_written_down() {
     let records: Vec<_> = records.collect();
     assert_eq!(records.len(), 1, "{outputs:?}");
     assert_eq!((records[0].slot, records[0].carried_bytes), (BASE.0 + 1, 4_000_000));
+    assert_eq!(records[0].granted_bps, granted, "not what it has got for the next slot");
     assert!(records[0].to_string().starts_with("{\"slot\":1000001,\"job\":\"job 1\""));
 }
 
@@ -206,7 +209,7 @@ fn a_job_that_hangs_up_leaves_nothing() {
     pass(&mut office, at(70));
     office.forget(at(71), seat);
     assert!(office.flows.is_empty() && office.jobs.is_empty());
-    assert_eq!(office.host.uplink().planned().total(), 0);
+    assert_eq!(office.agent.host().uplink().planned().total(), 0);
     office.forget(at(72), seat);
 }
 
@@ -225,4 +228,45 @@ fn flows_within_the_host_are_left_alone() {
 fn names_and_places_make_numbers() {
     assert_ne!(job_id("a"), job_id("b"));
     assert_eq!(flow_number(OWN, PEER), 0x0001_0002);
+}
+
+// spec: C-16 machine
+#[test]
+fn a_job_gets_its_class_where_its_process_knows_classes_and_rates_otherwise() {
+    let settings = Settings { enforce: Enforce::Class, ..Settings::default() };
+    let mut agent = Office::new(OWN, Rate::from_gbps(1), settings, BASE, &Rng::new(1)).unwrap();
+    let [knows, other, late] = [1, 2, 3].map(Seat);
+    let join = |name: &str, classes| FromJob::Join { version: VERSION, job: name.into(), classes };
+    for (process, name, classes) in [(knows, "a", true), (other, "b", false)] {
+        agent.handle_job(at(1), process, join(name, classes)).unwrap();
+        agent.handle_job(at(1), process, flow(PEER)).unwrap();
+    }
+    let words = |outputs: &[Output], of| {
+        let words = outputs.iter().filter_map(|output| match output {
+            Output::Say(process, words) if *process == of => Some(words.clone()),
+            _ => None,
+        });
+        words.collect::<Vec<_>>()
+    };
+    let welcomes = drain(&mut agent);
+    for (process, expected) in [(knows, true), (other, false)] {
+        let first = words(&welcomes, process).remove(0);
+        assert!(matches!(first, ToJob::Welcome { by_class, .. } if by_class == expected));
+        agent.handle_job(at(60), process, report(SLOT_BYTES, 0)).unwrap();
+    }
+    let outputs = pass(&mut agent, at(70));
+    let first = words(&outputs, knows);
+    for order in [
+        ToJob::Enter { bytes: SLOT_BYTES, within_us: 120_000 },
+        ToJob::Hold { is_held: true },
+        // It has announced a slot.
+        ToJob::Class { class: 3 },
+    ] {
+        assert!(first.contains(&order), "{order:?}: {first:?}");
+    }
+    assert!(words(&outputs, other).iter().all(|words| matches!(words, ToJob::Rate { .. })));
+    // A process that joins the job later learns it as well.
+    agent.handle_job(at(71), late, join("a", true)).unwrap();
+    let outputs = drain(&mut agent);
+    assert!(words(&outputs, late).contains(&ToJob::Class { class: 3 }), "{outputs:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use thalweg_control::local::{Dependence, FromJob};
+use thalweg_control::local::{Announced, Dependence, FromJob};
 use thalweg_core::Rng;
 
 use crate::checks::{ANSWER, OWN, REFUSE};
@@ -49,19 +49,21 @@ fn announced(rng: &mut Rng, flow: u32, is_absurd: bool) -> FromJob {
     let host = |rng: &mut Rng| Ipv4Addr::new(10, 77, 0, 1 + rng.below(4) as u8);
     let large = is_absurd && rng.chance(0.3);
     let volume = if large { pick(rng, &LARGE) } else { rng.below(20_000_000) };
-    let relation = match rng.below(4) {
+    let relation = match rng.below(5) {
         0 => Dependence::Alone,
         1 => Dependence::Aggregation,
         2 => Dependence::Broadcast,
+        3 => Dependence::Summed { window: if large { u64::MAX } else { 1_000_000 } },
         _ => Dependence::Ring { own_chunk: if large { u64::MAX } else { 1_000_000 } },
     };
-    FromJob::Flow {
+    FromJob::Flow(Announced {
         flow,
         to: host(rng),
         volume: rng.chance(0.5).then_some(volume),
+        is_exact: rng.chance(0.5),
         relation,
         others: (0..rng.below(4)).map(|_| (host(rng), OWN)).collect(),
-    }
+    })
 }
 
 fn reported(rng: &mut Rng, flow: u32, counts: &mut (u64, u64), is_absurd: bool) -> FromJob {

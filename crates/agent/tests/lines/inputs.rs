@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use thalweg_control::local::{Dependence, FromJob, VERSION, write_line};
+use thalweg_control::local::{Announced, Dependence, FromJob, VERSION, write_line};
 
 use crate::checks::{self, ANSWER, OWN, REFUSE};
 use crate::search::{Inputs, Target};
@@ -27,13 +27,14 @@ fn inputs() -> Inputs {
     let answer =
         [&[first(0, 2), ANSWER, 1], &[0; 7][..], &[10], &[0; 7], &[5; 168], b"\n"].concat();
     let refuse = [&[first(0, 1), REFUSE, 1], &[0; 7][..], &[1, 2], b"\n"].concat();
-    let ring = FromJob::Flow {
+    let ring = FromJob::Flow(Announced {
         flow: 3,
         to: PEER,
         volume: Some(1_000_000),
+        is_exact: false,
         relation: Dependence::Ring { own_chunk: 250_000 },
         others: vec![(PEER, OWN)],
-    };
+    });
     let ring = [line(2, 1, &join("ring")), line(2, 1, &ring), line(2, 2, &report(3, 900_000, 0))];
     vec![
         ("joins", begin.clone()),
@@ -61,11 +62,12 @@ pub fn line(seat: u8, wait: u8, words: &FromJob) -> Vec<u8> {
 }
 
 pub fn join(name: &str) -> FromJob {
-    FromJob::Join { version: VERSION, job: name.into() }
+    FromJob::Join { version: VERSION, job: name.into(), classes: false }
 }
 
 pub fn flow(flow: u32, to: Ipv4Addr, volume: Option<u64>) -> FromJob {
-    FromJob::Flow { flow, to, volume, relation: Dependence::Alone, others: Vec::new() }
+    let (relation, others) = (Dependence::Alone, Vec::new());
+    FromJob::Flow(Announced { flow, to, volume, is_exact: false, relation, others })
 }
 
 pub fn report(flow: u32, ready: u64, sent: u64) -> FromJob {

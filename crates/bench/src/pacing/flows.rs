@@ -12,7 +12,7 @@ use thalweg_core::{
 };
 use thalweg_flow::{Config, Endpoint as Flows, Event, FlowTagger, Message, MessageConfig, Payload};
 use thalweg_lab::Place;
-use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, Network, Peers};
+use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, HostPacer, Network, Peers};
 use thalweg_pace::SlotPacer;
 use thalweg_transport::control::Delay;
 
@@ -191,7 +191,7 @@ impl Scheduled {
     }
 }
 
-impl Pacer for Scheduled {
+impl HostPacer for Scheduled {
     fn next_send(&self, now: Time) -> Time {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = (now + self.behind).as_ps() / SLOT.as_ps();
@@ -201,7 +201,7 @@ impl Pacer for Scheduled {
         state.pacer.next_send(now)
     }
 
-    fn on_send(&mut self, now: Time, wire_bytes: Bytes) {
+    fn on_send(&mut self, now: Time, _to: NodeId, wire_bytes: Bytes) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.pacer.on_send(now, wire_bytes);
         state.sent += wire_bytes.as_u64();

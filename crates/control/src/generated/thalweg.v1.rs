@@ -1312,6 +1312,9 @@ pub mod fetch_feedback_response {
         /// Of the flows that were asked for and are known.
         #[prost(message, repeated, tag = "2")]
         pub progress: ::prost::alloc::vec::Vec<super::FlowProgress>,
+        /// The highest rank that other flows of the job have reported.
+        #[prost(uint32, optional, tag = "3")]
+        pub rank: ::core::option::Option<u32>,
     }
 }
 /// From the slot of the request on, in bytes a slot.

@@ -10,16 +10,20 @@ fn read(text: &str) -> Result<Option<FromJob>, LineError> {
 fn words_are_what_the_page_says() {
     let flow = r#"{"say":"flow","flow":1,"to":"10.77.0.2","volume":9,"relation":{"ring":{"own_chunk":3}},"others":[["10.77.0.1","10.77.0.2"]]}"#;
     let host = |last| Ipv4Addr::new(10, 77, 0, last);
-    let expected = FromJob::Flow {
+    let expected = FromJob::Flow(Announced {
         flow: 1,
         to: host(2),
         volume: Some(9),
+        is_exact: false,
         relation: Dependence::Ring { own_chunk: 3 },
         others: vec![(host(1), host(2))],
-    };
+    });
     assert_eq!(read(flow).unwrap(), Some(expected));
     let short = read(r#"{"say":"flow","flow":1,"to":"10.77.0.2"}"#).unwrap().unwrap();
-    assert!(matches!(short, FromJob::Flow { volume: None, relation: Dependence::Alone, .. }));
+    assert!(matches!(
+        short,
+        FromJob::Flow(Announced { volume: None, relation: Dependence::Alone, .. })
+    ));
     let mut line = Vec::new();
     write_line(&mut line, &ToJob::Rate { flow: 1, bps: 5, bytes: None, within_us: Some(7) })
         .unwrap();
@@ -49,7 +53,8 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    let join = |version, job: &str| FromJob::Join { version, job: job.to_owned() }.check();
+    let join =
+        |version, job: &str| FromJob::Join { version, job: job.to_owned(), classes: false }.check();
     assert_eq!(join(1, "vgg"), Ok(()));
     assert!(join(2, "vgg").unwrap_err().contains("version 2"));
     for name in ["", "a\nb", &"x".repeat(129)] {
@@ -60,21 +65,23 @@ fn what_cannot_be_meant_is_refused() {
     let huge = FromJob::Report { flow: 1, ready: COUNT_MAX + 1, sent: 2 };
     assert!(huge.check().unwrap_err().contains("nothing sends"));
     let local = Ipv4Addr::LOCALHOST;
-    let huge = FromJob::Flow {
+    let huge = FromJob::Flow(Announced {
         flow: 1,
         to: local,
         volume: Some(u64::MAX),
+        is_exact: true,
         relation: Dependence::Alone,
         others: Vec::new(),
-    };
+    });
     assert!(huge.check().unwrap_err().contains("nothing sends"));
-    let flow = FromJob::Flow {
+    let flow = FromJob::Flow(Announced {
         flow: 1,
         to: local,
         volume: None,
+        is_exact: false,
         relation: Dependence::Alone,
         others: vec![(local, local); 65],
-    };
+    });
     assert!(flow.check().is_err());
 }
 

@@ -108,6 +108,7 @@ pub(super) fn from_answer(given: &Answer) -> answer::Answer {
             narrowest: feedback.narrowest,
         }),
         progress: given.progress.iter().map(from_progress).collect(),
+        rank: given.rank.map(|rank| rank.0.into()),
     }
 }
 
@@ -121,7 +122,11 @@ pub(super) fn to_answer(slot: Slot, given: answer::Answer) -> Result<Answer, Mal
         })
     });
     let progress = given.progress.into_iter().map(to_progress);
-    Ok(Answer { feedback: feedback.transpose()?, progress: progress.collect::<Result<_, _>>()? })
+    Ok(Answer {
+        feedback: feedback.transpose()?,
+        progress: progress.collect::<Result<_, _>>()?,
+        rank: given.rank.map(|rank| to_rank(Some(rank))).transpose()?,
+    })
 }
 
 pub(super) fn from_update(update: &Update, settings: &Settings) -> v1::UpdateScheduleRequest {

@@ -100,12 +100,12 @@ struct Gate {
     sizes: Arc<Mutex<Vec<u64>>>,
 }
 
-impl Pacer for Gate {
+impl HostPacer for Gate {
     fn next_send(&self, now: Time) -> Time {
         if self.is_open { now } else { Time::NEVER }
     }
 
-    fn on_send(&mut self, _now: Time, wire_bytes: Bytes) {
+    fn on_send(&mut self, _now: Time, _to: NodeId, wire_bytes: Bytes) {
         self.sizes.lock().expect("nobody panics").push(wire_bytes.as_u64());
     }
 }

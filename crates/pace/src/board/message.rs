@@ -32,6 +32,8 @@ pub struct Answer {
     pub feedback: Option<Feedback>,
     /// How far the flows are that it depends on, where that is known.
     pub progress: Vec<Progress>,
+    /// Rank of its job elsewhere, where that is known.
+    pub rank: Option<Rank>,
 }
 
 /// What an agent says of its flows.

@@ -171,7 +171,7 @@ impl Desk {
     /// The volume that a flow may plan.
     fn plannable(&self, flow: &Flow) -> Plannable {
         let remaining = flow.remaining();
-        let (sendable, until) = match self.settings.covers {
+        let (sendable, until) = match flow.covers() {
             Covers::Iteration => (remaining, None),
             Covers::Ready => {
                 let end = |at: usize| self.settings.start_of(self.slot.after(at as u64 + 1));

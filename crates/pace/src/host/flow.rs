@@ -70,10 +70,15 @@ pub(super) struct Flow {
     pub(super) to: NodeId,
     volume: u64,
     covers: Covers,
+    /// True if only a part of what is ready can be seen.
+    is_guessed: bool,
     /// What of that belongs to the iteration before, and leaves first.
     owed: u64,
     pub(super) relation: Relation,
     others: Vec<(FlowId, u64)>,
+    /// Bytes of all iterations before, where volumes are counted from the announcement. `None` where they are counted from
+    /// the begin of an iteration.
+    before: Option<u64>,
     pub(super) ready: u64,
     foresight: Foresight,
     pub(super) sent: u64,
@@ -112,9 +117,11 @@ impl Flow {
             to: spec.to,
             volume: spec.volume.as_u64(),
             covers,
+            is_guessed: false,
             owed: 0,
             relation: spec.relation,
             others: spec.others.into_iter().map(|other| (other, 0)).collect(),
+            before: None,
             ready: 0,
             foresight: Foresight::default(),
             sent: 0,
@@ -134,11 +141,15 @@ impl Flow {
     }
 
     pub(super) fn begin_iteration(&mut self) {
+        if let Some(before) = &mut self.before {
+            *before = before.saturating_add(self.sent);
+        } else {
+            self.others.iter_mut().for_each(|(_, volume)| *volume = 0);
+        }
         (self.ready, self.sent) = (0, 0);
         self.volume -= std::mem::take(&mut self.owed);
         self.decided_in = None;
         self.foresight.begin_iteration();
-        self.others.iter_mut().for_each(|(_, volume)| *volume = 0);
     }
 
     /// Whether it has begun, and something is left.
@@ -152,6 +163,10 @@ impl Flow {
         assert!(sent <= volume, "{id:?} has sent {sent} of {volume} bytes");
         assert!(ready <= volume, "{ready} of {volume} bytes of {id:?} are ready");
         assert!(owed <= volume, "{id:?} owes {owed} of {volume} bytes");
+    }
+
+    pub(super) fn covers(&self) -> Covers {
+        self.covers
     }
 
     pub(super) fn remaining(&self) -> u64 {
@@ -174,7 +189,7 @@ impl Flow {
     // spec: C-17
     /// True if it used less than half of what it had planned for a slot that ends, although it had something to send.
     pub(super) fn left_unused(&self, slot: Slot) -> bool {
-        !self.is_resting && self.sent_in_slot < self.plan.at(slot) / 2
+        !self.is_guessed && !self.is_resting && self.sent_in_slot < self.plan.at(slot) / 2
     }
 
     pub(super) fn sent(&mut self, bytes: u64) {
@@ -230,7 +245,9 @@ impl Flow {
 
     /// How far those are that it depends on, counted as it counts itself: what it owes depends on nobody.
     pub(super) fn others(&self) -> impl Iterator<Item = u64> {
-        self.others.iter().map(|(_, volume)| volume.saturating_add(self.owed))
+        let before = self.before.unwrap_or(0);
+        let own = move |volume: u64| volume.saturating_add(self.owed).saturating_sub(before);
+        self.others.iter().map(move |(_, volume)| own(*volume))
     }
 
     /// Takes in how far another flow is; whether that matters here.
@@ -277,6 +294,25 @@ impl Flow {
         let is_decided = self.decided_in == Some(slot);
         let planned = if is_decided { self.certain_in(slot) } else { 0 };
         let volume = (self.sent + planned).saturating_sub(self.owed);
-        Progress { flow: self.id, iteration: self.iteration, volume }
+        let volume = volume.saturating_add(self.before.unwrap_or(0));
+        Progress { flow: self.id, iteration: self.counted_iteration(), volume }
+    }
+
+    // spec: C-17
+    /// Only a part of what is ready can be seen: all that is thought to be left is planned, and what is not used says
+    /// nothing.
+    pub(super) fn guess(&mut self) {
+        (self.covers, self.is_guessed) = (Covers::Iteration, true);
+    }
+
+    /// Counts volumes from now on, in all iterations, and no iterations: where those are guessed, hosts number them
+    /// differently.
+    pub(super) fn count_from_start(&mut self) {
+        self.before = Some(0);
+    }
+
+    /// The iteration that its progress, and that of those it depends on, is counted in.
+    pub(super) fn counted_iteration(&self) -> u64 {
+        if self.before.is_some() { 0 } else { self.iteration }
     }
 }

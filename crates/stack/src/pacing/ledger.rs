@@ -3,14 +3,12 @@
 use thalweg_core::{
     Body, Check, Machine, NodeId, Outbox, Packet, Rate, Time, TrafficClass, Verdict,
 };
+use thalweg_pace::board::Verdict as PlanVerdict;
 use thalweg_pace::{Feedback, FlowId, Links, Ranked, Settings, Slot};
 use thalweg_wire::pace::{Refused, Word};
 use thalweg_wire::{Kind, Prefix, peek};
 
 use super::words;
-
-/// Most flows of a link.
-const FLOWS_MAX: usize = 65_536;
 
 /// What leads from a switch to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,15 +76,15 @@ impl<M: Machine> Ledger<M> {
         // What is summed on the way is one flow here, whoever plans it.
         let number = if word.is_summed { u32::MAX } else { word.flow };
         let flow = FlowId { job: word.job, number };
-        let who = Ranked { flow, rank: said.rank };
-        let link = self.links.at(way.link, way.rate);
+        let link = (way.link, way.rate);
         let mut feedback: Feedback = said.feedback;
-        feedback.join(&link.feedback(who));
-        let has_room = link.table().flows() < FLOWS_MAX || link.table().reserved(flow).is_some();
-        if word.has_plan && word.refused.is_none() && has_room {
-            match link.reserve(who, &said.plan, said.report) {
-                Ok(()) => self.stats.plans += 1,
-                Err(refusal) => {
+        self.links.ask(link, Ranked { flow, rank: said.rank }, &mut feedback);
+        if word.has_plan && word.refused.is_none() {
+            let plan = words::plan(flow, packet.meta.dst, &word, &said);
+            match self.links.take(link, &plan) {
+                PlanVerdict::Taken => self.stats.plans += 1,
+                PlanVerdict::NoLink | PlanVerdict::Foreign => {}
+                PlanVerdict::Full(refusal) => {
                     self.stats.refused += 1;
                     let at = refusal.slot.since(slot) as u8;
                     word.refused = Some(Refused { at, free: refusal.free });

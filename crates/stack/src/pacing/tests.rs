@@ -7,8 +7,8 @@ use thalweg_core::{
 };
 use thalweg_core::{Packet as Lent, Relay};
 use thalweg_pace::Rank;
+use thalweg_pace::gate::Gated;
 use thalweg_pace::links::Report;
-use thalweg_pace::testing::Trail;
 use thalweg_pace::{Ahead, Feedback};
 use thalweg_wire::pace::Refused;
 use thalweg_wire::peek;
@@ -147,53 +147,6 @@ trait SendPaced: Outbox + Sized {
 
 impl SendPaced for DiscardOutbox {}
 
-/// What passes a gate whose rates, between 50 Mbps and 1 Gbps, change with every slot. Whoever waits behind it
-/// always has something to send.
-fn passed_gate(seed: u64) -> Trail {
-    let slot = Span::from_ms(60);
-    let round = Bytes::new(slot_bytes());
-    let job =
-        PacedJob { round, flows: Vec::new(), segment_bytes: 1_460, overhead_bytes: OVERHEAD_BYTES };
-    let mut gate = Gate::new(&job, slot, Enforce::Rate);
-    gate.hold(true);
-    let mut sink = DiscardOutbox::default();
-    let mut rng = Rng::new(seed).stream("rates");
-    let (mut trail, mut now, mut packets) = (Trail::new(slot), Time::ZERO, 0);
-    for number in 0..60 {
-        let end = Time::ZERO + slot * (number + 1);
-        let rate = Rate::from_bps(50_000_000 + rng.below(950_000_001)).expect("a rate");
-        trail.grant(rate.bytes_in(slot));
-        gate.grant(now, Some(rate), rate.bytes_in(slot), end);
-        while now < end {
-            gate.handle_timeout(now);
-            // Every tenth packet is a question, which passes and counts.
-            let is_question = rng.below(10) == 0;
-            let (bytes, purpose) =
-                if is_question { (100, Purpose::Control) } else { (1_460, Purpose::Data) };
-            let mut outbox = Gated::new(&mut sink, &mut gate, now);
-            if outbox.lend(BodySize::Length(bytes), purpose).is_some() {
-                trail.leave(now, Bytes::new(u64::from(bytes + OVERHEAD_BYTES)));
-                packets += 1;
-                assert!(packets < 1_000_000, "seed {seed}: somebody holds it");
-            } else {
-                now = gate.opens_at().min(end);
-            }
-        }
-        assert!(gate.take_passed().bytes > 0, "seed {seed}, slot {number}");
-    }
-    trail
-}
-
-// spec: C-09 machine
-#[test]
-fn rates_that_change_every_slot_are_kept_over_any_ten() {
-    for seed in 0..20 {
-        // A packet that has begun, and questions while the gate is closed: a tenth of few packets.
-        let excess = Bytes::new(5 * 1_500);
-        assert_eq!(passed_gate(seed).check(excess), Ok(()), "seed {seed}");
-    }
-}
-
 // spec: C-09, C-15 machine
 #[test]
 fn data_waits_for_a_grant_and_control_passes() {
@@ -311,7 +264,7 @@ fn packets_that_leave_again_bring_nobody_further_and_cost_nobody_a_slot() {
     (0..2).for_each(|worker| tell(&mut pacing, start, worker, 1, RESULTS));
     let flow = |number| FlowId { job: JOB, number };
     let left = |pacing: &Pacing| {
-        [2, 3].map(|number| pacing.scheduler.left(flow(number)).expect("it was added").as_u64())
+        [2, 3].map(|number| pacing.agent.host().left(flow(number)).expect("it was added").as_u64())
     };
     let decided = start + settings().decide_after + settings().decide_spread;
     pacing.handle_timeout(start);
@@ -353,5 +306,5 @@ fn flows_together_have_sent_what_has_passed() {
         }
         assert!(now < start + settings().slot, "{passed}");
     }
-    assert!(!pacing.scheduler.is_busy(JOB), "nothing is left to plan");
+    assert!(!pacing.agent.host().is_busy(JOB), "nothing is left to plan");
 }

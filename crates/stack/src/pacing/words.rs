@@ -1,5 +1,7 @@
 //! Between the scheduler's words and those of the network.
 
+use thalweg_core::NodeId;
+use thalweg_pace::board::Plan;
 use thalweg_pace::links::Report;
 use thalweg_pace::path::Progress;
 use thalweg_pace::{Ahead, Feedback, FlowId, Rank, Slot, VOLUME_MAX};
@@ -19,6 +21,13 @@ pub(super) struct Said {
 pub(super) fn progress(word: &Word) -> Progress {
     let flow = FlowId { job: word.job, number: word.flow };
     Progress { flow, iteration: word.iteration, volume: word.volume }
+}
+
+/// The plan of a flow in a word that goes to `to`.
+pub(super) fn plan(flow: FlowId, to: NodeId, word: &Word, body: &Said) -> Plan {
+    let Report { asked, carried } = body.report;
+    let progress = progress(word);
+    Plan { flow, rank: body.rank, to, plan: body.plan, progress, asked, carried }
 }
 
 /// Reads a body. `None` if it is not that of the word, or has volumes that no flow has.

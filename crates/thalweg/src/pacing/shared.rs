@@ -1,14 +1,14 @@
-//! What the threads of a paced session share: what the agent granted, and what has left.
+//! State that the threads of a paced session share: orders of the agent, and bytes that have left.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thalweg_control::local;
-use thalweg_core::{Bytes, Pacer, Rate, Span, Time};
-use thalweg_pace::SlotPacer;
-
-/// While a session waits, a few packets may leave this often: questions and answers, so that others need
-/// not wait for it.
-const TRICKLE_EVERY: Span = Span::from_ms(10);
+use thalweg_core::{Bytes, JobId, NodeId, Rate, Span, Time};
+use thalweg_net::{HostPacer, Network};
+use thalweg_pace::agent::Order;
+use thalweg_pace::gate::Framing;
+use thalweg_pace::{Enforce, FlowId, Gate, SlotPacer};
 
 /// What a late wake-up missed, up to this time, is made up for.
 const LAG: Span = Span::from_ms(20);
@@ -22,20 +22,26 @@ const SILENT_AFTER: Span = Span::from_ms(local::SILENT_AFTER.as_millis() as u64)
 /// How long a rate holds that holds until further notice.
 const LONG: Span = Span::from_s(3_600);
 
-/// What the threads of a paced session share.
-#[derive(Debug, Default)]
-pub(super) struct Shared(Mutex<State>);
+/// Most hosts that a session is paced to. Bytes to others are counted for none.
+const HOSTS_MAX: usize = 1_024;
+
+/// State that the threads of a paced session share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    network: Network,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
-    /// Before the agent has said anything, and when it is gone.
+    /// True when the agent is gone.
     is_free: bool,
-    has_begun: bool,
-    idle: Option<Rate>,
-    /// What was said and not taken up: it counts from when the driver, whose clock it is, looks.
-    said: Option<Said>,
-    /// The last rate is one that must be renewed. The agent has no more to say of a flow that stays on its host.
-    is_limited: bool,
+    /// Obeys the agent. `None` before that has sent anything.
+    gate: Option<Gate>,
+    /// Rates that were not taken up: their time counts from when the driver, whose clock it is, looks.
+    granted: Vec<Granted>,
+    /// By number, the flows of the session: one to each host.
+    flows: Vec<Outgoing>,
     /// A message of the agent came since the driver looked.
     has_message: bool,
     /// Time at which the driver last found a message of the agent.
@@ -46,29 +52,76 @@ struct State {
     now: Time,
 }
 
+/// A rate of the agent.
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct Granted {
+    flow: u32,
     bps: u64,
     bytes: Option<u64>,
     within: Option<Span>,
 }
 
+/// A flow of the session to a host.
+#[derive(Debug)]
+struct Outgoing {
+    to: Ipv4Addr,
+    sent: u64,
+    /// Bytes of late, which decide what part of the bytes to come are thought to go there.
+    weight: u64,
+    is_announced: bool,
+    /// True if the agent leaves it alone: the host is this one.
+    is_free: bool,
+}
+
+/// Counters of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Counts {
+    pub(super) flow: u32,
+    pub(super) to: Ipv4Addr,
+    pub(super) is_announced: bool,
+    pub(super) ready: u64,
+    pub(super) sent: u64,
+}
+
 impl Shared {
+    /// State of a session whose nodes are in that network.
+    pub(super) fn new(network: Network) -> Shared {
+        Shared { network, state: Mutex::default() }
+    }
+
     /// The agent is there.
     pub(super) fn begin(&self, idle_bps: u64) {
         let mut state = self.lock();
-        state.has_begun = true;
-        state.idle = Rate::from_bps(idle_bps);
-        (state.has_message, state.is_limited) = (true, true);
-        state.said = Some(Said { bps: idle_bps, bytes: None, within: None });
+        // Packets count as the driver counts them, with all that they occupy of a link.
+        let framing = Framing { segment_bytes: 0, overhead_bytes: 0 };
+        let flows = (0..state.flows.len() as u32).map(flow_id);
+        let gate = Gate::new(Enforce::Rate, SlotPacer::with_lag(LAG), framing, flows);
+        state.gate = Some(gate.with_idle_rate(Rate::from_bps(idle_bps)));
+        state.has_message = true;
     }
 
     /// The agent grants a rate.
-    pub(super) fn grant(&self, bps: u64, bytes: Option<u64>, within_us: Option<u64>) {
+    pub(super) fn grant(&self, flow: u32, bps: u64, bytes: Option<u64>, within_us: Option<u64>) {
         let within = within_us.map(|us| Span::from_us(us.min(LONG.as_ps() / 1_000_000)));
         let mut state = self.lock();
-        (state.has_message, state.is_limited) = (true, bps != u64::MAX);
-        state.said = Some(Said { bps, bytes, within });
+        state.has_message = true;
+        if let Some(flow) = state.flows.get_mut(flow as usize) {
+            flow.is_free = bps == u64::MAX;
+        }
+        // The last rate of a flow counts.
+        state.granted.retain(|granted| granted.flow != flow);
+        if (flow as usize) < state.flows.len() {
+            state.granted.push(Granted { flow, bps, bytes, within });
+        }
+    }
+
+    /// A flow was announced to the agent, which has to answer.
+    pub(super) fn announce(&self, flow: u32) {
+        let mut state = self.lock();
+        state.has_message = true;
+        if let Some(flow) = state.flows.get_mut(flow as usize) {
+            flow.is_announced = true;
+        }
     }
 
     /// Returns whether the agent was silent for so long that its rates no longer hold.
@@ -84,75 +137,122 @@ impl Shared {
     /// Notes that bytes were handed over.
     pub(super) fn ready(&self, bytes: u64) {
         let mut state = self.lock();
+        if state.handed_over <= state.sent {
+            // Collectives differ in the hosts that they send to, and the last ones count most.
+            state.flows.iter_mut().for_each(|flow| flow.weight /= 2);
+        }
         state.handed_over = state.handed_over.max(state.sent).saturating_add(bytes);
     }
 
-    /// What was handed over and what has left, in all. What does not leave any more is given up:
-    /// not everything that is handed over is sent by this thread.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    // spec: C-18
+    /// Counters of all flows, in all. What was handed over and has not left is thought to go where the last bytes went. What
+    /// does not leave any more is given up: not everything that is handed over is sent by this thread.
+    pub(super) fn counts(&self) -> Vec<Counts> {
         let mut state = self.lock();
         if state.now.since(state.moved_at) >= SILENCE {
             state.handed_over = state.handed_over.min(state.sent);
         }
-        (state.handed_over.max(state.sent), state.sent)
+        let backlog = u128::from(state.handed_over.saturating_sub(state.sent));
+        let weights: u128 = state.flows.iter().map(|flow| u128::from(flow.weight)).sum();
+        let counts = |(number, flow): (usize, &Outgoing)| {
+            let part = backlog * u128::from(flow.weight) / weights.max(1);
+            let part = u64::try_from(part).unwrap_or(u64::MAX);
+            let Outgoing { to, sent, is_announced, .. } = *flow;
+            Counts { flow: number as u32, to, is_announced, ready: sent.saturating_add(part), sent }
+        };
+        state.flows.iter().enumerate().map(counts).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
     // spec: E-14
     fn is_silent(&self) -> bool {
-        self.is_limited && !self.has_message && self.now.since(self.message_at) >= SILENT_AFTER
+        let is_limited = self.flows.iter().any(|flow| flow.is_announced && !flow.is_free);
+        is_limited && !self.has_message && self.now.since(self.message_at) >= SILENT_AFTER
     }
+
+    /// True if the agent leaves all flows alone.
+    fn stays_here(&self) -> bool {
+        !self.flows.is_empty() && self.flows.iter().all(|flow| flow.is_free)
+    }
+
+    /// Obeys the agent.
+    fn take_up(&mut self, now: Time) {
+        let Some(gate) = &mut self.gate else { return };
+        for Granted { flow, bps, bytes, within } in self.granted.drain(..) {
+            let flow = flow_id(flow);
+            gate.obey(
+                now,
+                match within {
+                    None if bytes.is_none() => Order::Idle { flow },
+                    _ => Order::Grant {
+                        flow,
+                        rate: Rate::from_bps(bps).filter(|_| bytes != Some(0)),
+                        volume: Bytes::new(bytes.unwrap_or(u64::MAX)),
+                        until: now + within.unwrap_or(LONG),
+                    },
+                },
+            );
+        }
+    }
+
+    /// Counts what has left for a host.
+    fn send_to(&mut self, now: Time, to: Ipv4Addr, wire_bytes: u64) {
+        let known = self.flows.iter().position(|flow| flow.to == to);
+        let number = known.unwrap_or(self.flows.len());
+        if number == HOSTS_MAX {
+            return;
+        }
+        let id = flow_id(number as u32);
+        if known.is_none() {
+            let (is_announced, is_free) = (false, false);
+            self.flows.push(Outgoing { to, sent: 0, weight: 0, is_announced, is_free });
+            self.gate.iter_mut().for_each(|gate| gate.add_flow(id));
+        }
+        let flow = &mut self.flows[number];
+        flow.sent = flow.sent.saturating_add(wire_bytes);
+        flow.weight = flow.weight.saturating_add(wire_bytes);
+        if !flow.is_free {
+            self.gate.iter_mut().for_each(|gate| gate.on_send(now, id, Bytes::new(wire_bytes)));
+        }
+    }
+}
+
+/// The name of a flow at the gate of its own session.
+fn flow_id(number: u32) -> FlowId {
+    FlowId { job: JobId(0), number }
 }
 
 /// The pacer of a driver.
-pub(super) struct Paced {
-    shared: Arc<Shared>,
-    pacer: Mutex<SlotPacer>,
-}
+pub(super) struct Paced(pub(super) Arc<Shared>);
 
-impl Paced {
-    pub(super) fn new(shared: Arc<Shared>) -> Paced {
-        Paced { shared, pacer: Mutex::new(SlotPacer::with_lag(LAG)) }
-    }
-}
-
-impl Pacer for Paced {
+impl HostPacer for Paced {
     fn next_send(&self, now: Time) -> Time {
-        let mut state = self.shared.lock();
+        let mut state = self.0.lock();
         state.now = now;
         if std::mem::take(&mut state.has_message) {
             state.message_at = now;
         }
-        if state.is_free || !state.has_begun || state.is_silent() {
+        state.take_up(now);
+        if state.is_free || state.is_silent() || state.stays_here() {
             return now;
         }
-        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(said) = state.said.take() {
-            let rate = Rate::from_bps(said.bps).filter(|_| said.bytes != Some(0));
-            let bytes = Bytes::new(said.bytes.unwrap_or(u64::MAX));
-            pacer.grant(now, rate, bytes, now + said.within.unwrap_or(LONG));
-        }
-        let mut at = pacer.next_send(now);
-        if at == Time::NEVER {
-            // Nothing was said since: as if nothing were planned.
-            pacer.grant(now, state.idle, Bytes::new(u64::MAX), now + LONG);
-            at = pacer.next_send(now);
-        }
-        at.min(state.moved_at + TRICKLE_EVERY)
+        state.gate.as_mut().map_or(now, |gate| gate.next_send(now))
     }
 
-    fn on_send(&mut self, now: Time, wire_bytes: Bytes) {
-        let mut state = self.shared.lock();
-        state.sent += wire_bytes.as_u64();
+    // spec: C-18
+    fn on_send(&mut self, now: Time, to: NodeId, wire_bytes: Bytes) {
+        let address = self.0.network.address(to).map(|address| address.ip());
+        let mut state = self.0.lock();
+        state.sent = state.sent.saturating_add(wire_bytes.as_u64());
         state.moved_at = now;
-        drop(state);
-        let pacer = self.pacer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        pacer.on_send(now, wire_bytes);
+        if let Some(IpAddr::V4(host)) = address {
+            state.send_to(now, host, wire_bytes.as_u64());
+        }
     }
 }
 
@@ -164,18 +264,38 @@ mod tests {
     use super::*;
 
     const PACKET: Bytes = Bytes::new(1_500);
+    const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 
     fn at(ms: u64) -> Time {
         Time::ZERO + Span::from_ms(ms)
     }
 
-    /// What leaves from one moment to another, where the driver wakes up every half millisecond.
+    fn host(last: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, 0, last)
+    }
+
+    /// A node on a host.
+    fn peer(last: u8) -> NodeId {
+        Network::of(OWN).node((host(last), 4_800).into()).expect("an address of the network")
+    }
+
+    /// A session that an agent lets send 120 Mbps while nothing is planned, and its first packet.
+    fn paced() -> (Arc<Shared>, Paced) {
+        let shared = Arc::new(Shared::new(Network::of(OWN)));
+        let mut paced = Paced(Arc::clone(&shared));
+        assert_eq!(paced.next_send(at(100)), at(100), "no agent is there");
+        shared.begin(120_000_000);
+        paced.on_send(at(100), peer(2), PACKET);
+        (shared, paced)
+    }
+
+    /// Bytes that leave from one moment to another, where the driver wakes up every half millisecond.
     fn drive(paced: &mut Paced, from_ms: u64, to_ms: u64) -> u64 {
         let mut sent = 0;
         for wake_up in from_ms * 2..to_ms * 2 {
             let now = Time::ZERO + Span::from_us(wake_up * 500);
             while paced.next_send(now) <= now {
-                paced.on_send(now, PACKET);
+                paced.on_send(now, peer(2), PACKET);
                 sent += PACKET.as_u64();
                 assert!(sent < 100_000_000, "somebody holds it");
             }
@@ -186,16 +306,13 @@ mod tests {
     // spec: C-09 machine
     #[test]
     fn rates_of_the_agent_are_obeyed() {
-        let shared = Arc::new(Shared::default());
-        let mut paced = Paced::new(Arc::clone(&shared));
-        assert_eq!(paced.next_send(at(100)), at(100), "nobody has said anything");
-        shared.begin(120_000_000);
+        let (shared, mut paced) = paced();
         let sent = drive(&mut paced, 1_000, 2_000);
-        assert!((14_900_000..=15_200_000).contains(&sent), "idle: {sent}");
-        shared.grant(800_000_000, Some(3_000_000), Some(60_000));
+        assert!((14_900_000..=15_400_000).contains(&sent), "idle: {sent}");
+        shared.grant(0, 800_000_000, Some(3_000_000), Some(60_000));
         let sent = drive(&mut paced, 2_000, 2_060);
         assert!((3_000_000..=3_020_000).contains(&sent), "3 MB and then a trickle: {sent}");
-        shared.grant(0, Some(0), Some(60_000));
+        shared.grant(0, 0, Some(0), Some(60_000));
         let sent = drive(&mut paced, 2_060, 2_120);
         assert!((1..=12_000).contains(&sent), "waits: {sent}");
         let sent = drive(&mut paced, 2_120, 2_620);
@@ -207,26 +324,25 @@ mod tests {
     // spec: E-14 machine
     #[test]
     fn rates_of_an_agent_that_is_silent_do_not_hold_until_it_is_back() {
-        let shared = Arc::new(Shared::default());
-        let mut paced = Paced::new(Arc::clone(&shared));
-        shared.begin(120_000_000);
-        let sent = drive(&mut paced, 1_000, 2_000);
-        assert!((14_900_000..=15_200_000).contains(&sent) && !shared.is_silent(), "{sent}");
-        assert_eq!(paced.next_send(at(2_000)), at(2_000), "it was silent for a second");
+        let (shared, mut paced) = paced();
+        let sent = drive(&mut paced, 1_000, 3_000);
+        assert!(!shared.is_silent(), "no flow was announced: {sent}");
+        shared.announce(0);
+        let sent = drive(&mut paced, 3_000, 4_000);
+        assert!((14_900_000..=15_400_000).contains(&sent) && !shared.is_silent(), "{sent}");
+        assert_eq!(paced.next_send(at(4_000)), at(4_000), "it was silent for a second");
         assert!(shared.is_silent());
-        shared.grant(120_000_000, None, None);
+        shared.grant(0, 120_000_000, None, None);
         let sent = drive(&mut paced, 10_000, 10_500);
         assert!((7_400_000..=8_200_000).contains(&sent), "it is back: {sent}");
         assert!(!shared.is_silent());
     }
 
-    /// What leaves a session whose agent grants another rate for every slot, between 50 Mbps and 1 Gbps. The
+    /// Packets that leave a session whose agent grants another rate for every slot, between 50 Mbps and 1 Gbps. The
     /// driver is woken up to half a millisecond late.
     fn granted_anew(seed: u64) -> Trail {
         let slot = Span::from_ms(60);
-        let shared = Arc::new(Shared::default());
-        let mut paced = Paced::new(Arc::clone(&shared));
-        shared.begin(120_000_000);
+        let (shared, mut paced) = paced();
         let mut rng = Rng::new(seed).stream("rates");
         let (mut trail, mut now) = (Trail::new(slot), Time::ZERO);
         for number in 0..60 {
@@ -235,11 +351,11 @@ mod tests {
             let volume = rate.bytes_in(slot);
             trail.grant(volume);
             let within_us = end.since(now).as_ps() / 1_000_000;
-            shared.grant(rate.as_bps(), Some(volume.as_u64()), Some(within_us));
+            shared.grant(0, rate.as_bps(), Some(volume.as_u64()), Some(within_us));
             while now < end {
                 let next = paced.next_send(now);
                 if next <= now {
-                    paced.on_send(now, PACKET);
+                    paced.on_send(now, peer(2), PACKET);
                     trail.leave(now, PACKET);
                 } else {
                     now = next.min(end) + Span::from_ps(rng.below(500_000_000));
@@ -258,18 +374,49 @@ mod tests {
         }
     }
 
+    fn of(shared: &Shared) -> Vec<(Ipv4Addr, u64, u64)> {
+        shared.counts().iter().map(|counts| (counts.to, counts.ready, counts.sent)).collect()
+    }
+
     #[test]
     fn what_does_not_leave_is_given_up() {
-        let shared = Arc::new(Shared::default());
-        let mut paced = Paced::new(Arc::clone(&shared));
-        shared.begin(120_000_000);
-        shared.ready(1_000_000);
-        paced.on_send(at(100), Bytes::new(400_000));
+        let (shared, mut paced) = paced();
+        shared.ready(998_500);
+        paced.on_send(at(100), peer(2), Bytes::new(398_500));
         paced.next_send(at(110));
-        assert_eq!(shared.counts(), (1_000_000, 400_000));
+        assert_eq!(of(&shared), [(host(2), 1_000_000, 400_000)]);
         paced.next_send(at(170));
-        assert_eq!(shared.counts(), (400_000, 400_000), "the rest goes another way");
+        assert_eq!(of(&shared), [(host(2), 400_000, 400_000)], "the rest goes another way");
         shared.ready(500);
-        assert_eq!(shared.counts().1, 400_000);
+        assert_eq!(of(&shared)[0].2, 400_000);
+    }
+
+    // spec: C-18 machine
+    #[test]
+    fn bytes_count_for_the_hosts_that_they_go_to_and_their_rates_add_up() {
+        let (shared, mut paced) = paced();
+        paced.on_send(at(100), peer(3), Bytes::new(4_500));
+        shared.ready(80_000);
+        let ready = of(&shared);
+        assert_eq!(ready, [(host(2), 21_500, 1_500), (host(3), 64_500, 4_500)], "as the last went");
+        // A ring follows: from now on all goes to one of them, and soon is expected to.
+        paced.on_send(at(101), peer(3), Bytes::new(80_000));
+        for step in 0..20 {
+            shared.ready(10_000);
+            paced.on_send(at(102 + step), peer(3), Bytes::new(10_000));
+        }
+        shared.ready(100_000);
+        let parts: Vec<u64> = shared.counts().iter().map(|flow| flow.ready - flow.sent).collect();
+        assert!(parts[0] < 100 && parts[1] > 99_000, "{parts:?}");
+        // One of them may send, and the other waits: together they send what the first may.
+        shared.grant(0, 0, Some(0), Some(60_000));
+        shared.grant(1, 80_000_000, Some(600_000), Some(60_000));
+        let sent = drive(&mut paced, 2_000, 2_060);
+        assert!((580_000..=620_000).contains(&sent), "{sent}");
+        // Flows that stay on this host are left alone.
+        shared.grant(0, u64::MAX, None, None);
+        assert!(!shared.lock().stays_here());
+        shared.grant(1, u64::MAX, None, None);
+        assert_eq!(paced.next_send(at(2_070)), at(2_070));
     }
 }

@@ -42,7 +42,7 @@ fn summed(session: &Session) -> Vec<f32> {
     session.all_reduce(values, Reduce::Sum).wait().expect("it ends").values
 }
 
-// spec: C-09 sockets
+// spec: C-09, C-18 sockets
 #[test]
 #[expect(clippy::disallowed_methods, reason = "rates are kept in real time")]
 fn sums_are_exact_and_no_faster_than_the_agent_says() {

@@ -52,38 +52,3 @@ fn nothing_waits_and_what_exceeds_the_plan_is_in_the_last_class() {
     pacing.handle_timeout(at_ms(127));
     assert_eq!(class(&pacing, at_ms(127), JOB), (4, true), "its plan for the next");
 }
-
-// spec: C-16 machine
-#[test]
-fn a_job_becomes_less_urgent_at_once_and_more_urgent_when_a_slot_begins() {
-    let (mut pacing, mut sink) = (classes(3), DiscardOutbox::default());
-    pacing.handed_over(at_ms(60), JOB, 3 * slot_bytes());
-    pacing.handle_timeout(at_ms(66));
-    for _ in 0..2 * slot_bytes() / 1_500 + 1_000 {
-        assert!(sink.send_data(&mut pacing, at_ms(66)));
-    }
-    pacing.handle_timeout(at_ms(100));
-    assert_eq!(pacing.jobs[&JOB].class, 4, "less than a slot is left, and this one goes on");
-    pacing.handle_timeout(at_ms(120));
-    assert_eq!(pacing.jobs[&JOB].class, 2);
-    pacing.summed(JOB, 3 * slot_bytes());
-    pacing.handed_over(at_ms(130), JOB, 3 * slot_bytes());
-    assert_eq!(pacing.jobs[&JOB].class, 4, "another iteration");
-}
-
-// spec: C-16 machine
-#[test]
-fn a_job_has_the_rank_of_the_host_where_most_is_left() {
-    let mut pacing = classes(1);
-    pacing.handed_over(at_ms(60), JOB, slot_bytes());
-    let own = pacing.scheduler.rank(JOB);
-    let behind = Rank::of_left(6 * slot_bytes());
-    pacing.scheduler.handle_rank(JOB, behind);
-    pacing.scheduler.handle_rank(JOB, Rank::of_left(10));
-    assert_eq!(pacing.scheduler.rank(JOB), behind);
-    pacing.handle_timeout(at_ms(120));
-    assert_eq!(class(&pacing, at_ms(120), JOB).0, 5, "less than eight slots");
-    pacing.handle_timeout(at_ms(180));
-    pacing.handle_timeout(at_ms(240));
-    assert_eq!(pacing.scheduler.rank(JOB), own, "nobody has repeated it");
-}

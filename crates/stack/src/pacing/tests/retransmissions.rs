@@ -145,7 +145,8 @@ impl Bench {
 
     /// Bytes that the scheduler takes for progress.
     fn progress(&self) -> u64 {
-        FRAGMENTS * PACKET_BYTES - self.pacing.scheduler.left(FLOW).expect("it was added").as_u64()
+        FRAGMENTS * PACKET_BYTES
+            - self.pacing.agent.host().left(FLOW).expect("it was added").as_u64()
     }
 }
 

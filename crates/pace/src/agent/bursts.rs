@@ -1,58 +1,58 @@
-//! What can be seen of a training from outside: bytes come in bursts.
+//! Bursts, which are all that can be seen of a training from outside.
 
 use thalweg_core::{Span, Time};
 
 /// Less than this is no burst: questions and answers of the program.
-pub(super) const BURST_BYTES: u64 = 16 << 10;
+const BURST_BYTES: u64 = 16 << 10;
 
 /// A burst is over when nothing has moved, and nothing was left to move, for this long.
-pub(super) const SILENCE: Span = Span::from_ms(30);
+const SILENCE: Span = Span::from_ms(30);
 
 /// The counters of a flow, cut into bursts. An iteration sends what the one before sent, as far as
 /// nobody says otherwise.
 #[derive(Clone, Debug)]
-pub(super) struct Bursts {
-    /// What may come behind what can be seen, as long as nothing was learnt: a socket holds only a part of
+pub struct Bursts {
+    /// Bytes that may come behind those that can be seen, as long as nothing was learnt: a socket holds only a part of
     /// a tensor.
     unseen: u64,
     ready: u64,
     sent: u64,
-    /// What had left when the current burst began.
+    /// Bytes that had left when the current burst began.
     began_at: Option<u64>,
-    /// What the current burst is thought to send.
+    /// Bytes that the current burst is thought to send.
     volume: u64,
-    /// What the last one did.
+    /// Bytes that the last one sent.
     last: u64,
     moved_at: Time,
 }
 
-/// What a report means.
+/// Meaning of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// Nothing that matters.
     Nothing,
     /// A burst has begun.
     Begun {
-        /// What it will send.
+        /// Bytes that it will send.
         volume: u64,
-        /// What can be sent of it.
+        /// Bytes of them that can be sent.
         ready: u64,
-        /// What has left of it.
+        /// Bytes of them that have left.
         sent: u64,
     },
     /// It goes on.
     Moved {
-        /// What it will send.
+        /// Bytes that it will send.
         volume: u64,
-        /// So much more can be sent.
+        /// Bytes more that can be sent.
         ready: u64,
-        /// So much more has left.
+        /// Bytes more that have left.
         sent: u64,
     },
 }
 
 impl Bursts {
-    /// Nothing has moved. While nothing is known of a burst, so many bytes are thought to follow.
+    /// Nothing has moved. While nothing is known of a burst, this number of bytes is thought to follow.
     pub(super) fn new(unseen: u64) -> Bursts {
         Bursts {
             unseen,
@@ -66,7 +66,7 @@ impl Bursts {
     }
 
     /// Takes in counters. `None` if more has left than there was, or less than before. What was handed
-    /// over may become less: it was an estimate. `known` is the volume if the job has said it.
+    /// over may become less: it was an estimate. `known` is the volume if the job has announced it.
     pub(super) fn report(
         &mut self,
         now: Time,
@@ -106,7 +106,7 @@ impl Bursts {
         if known.is_some() || self.last > 0 { 0 } else { self.unseen }
     }
 
-    /// What the current burst has sent, if it is over: all that was expected, or nothing more came.
+    /// Bytes that the current burst has sent, if it is over: all that was expected, or nothing more came.
     pub(super) fn end(&mut self, now: Time) -> Option<u64> {
         let began_at = self.began_at?;
         let sent = self.sent - began_at;
@@ -127,12 +127,12 @@ impl Bursts {
         }
     }
 
-    /// What has left in all.
+    /// Bytes that have left in all.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Whether it is in a burst.
+    /// True if it is in a burst.
     pub(super) fn is_active(&self) -> bool {
         self.began_at.is_some()
     }
