@@ -27,6 +27,8 @@ pub(crate) struct Courier {
     delivery: Delivery,
     /// Number of ranks that contribute to sums.
     ranks: u32,
+    /// Number of nodes that send gradients to the same node at the same time.
+    senders: u32,
     /// Offers that the part will want later, oldest first.
     later: VecDeque<Offered>,
     /// Frames of the offers whose buffers are being filled.
@@ -35,7 +37,9 @@ pub(crate) struct Courier {
 }
 
 impl Courier {
-    pub fn new(SumDelivery { delivery, ranks }: SumDelivery) -> Result<Courier, ConfigError> {
+    pub fn new(
+        SumDelivery { delivery, ranks, senders }: SumDelivery,
+    ) -> Result<Courier, ConfigError> {
         if delivery.layers == 0 {
             return Err(ConfigError::Zero("layers"));
         }
@@ -44,6 +48,7 @@ impl Courier {
             endpoint,
             delivery,
             ranks,
+            senders,
             later: VecDeque::new(),
             frames: BTreeMap::new(),
             lost_bytes: 0,
@@ -60,7 +65,11 @@ impl Courier {
             (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
             _ => (care.loss.unwrap_or(self.delivery.loss), self.delivery.importance),
         };
+        // What a worker pulls comes from few servers at a time.
+        // spec: M-19
+        let senders = if leg == Leg::Gradient { self.senders } else { 1 };
         let call = SendCall {
+            senders,
             layer: care.layer,
             layers: self.delivery.layers,
             loss,

@@ -463,6 +463,7 @@ impl Sender {
             transmission: u64::from(ack.transmission),
             next_transmission: self.board.next_transmission(),
             info,
+            arrived: None,
         };
         self.path.control.on_ack(&acked, &mut self.path.rng);
         self.judge_probe(now, ack.transmission.into());
