@@ -56,18 +56,21 @@ impl Courier {
     }
 
     pub fn send(&mut self, now: Time, dst: NodeId, message: NumberedMessage) {
-        let NumberedMessage { index, care, leg, frame, block, coverage, .. } = message;
+        let NumberedMessage { index, care, leg: phase, frame, block, coverage, .. } = message;
         let Block::Tensor(values) = block else { unreachable!("blocks of deliveries are tensors") };
         let has_values = self.delivery.contents == Contents::Values;
         let (note, coverage) =
             (frame.filter(|_| has_values), Some(coverage).filter(|_| has_values));
-        let (loss, importance) = match (leg, self.delivery.results) {
+        let (loss, importance) = match (phase, self.delivery.results) {
             (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
             _ => (care.loss.unwrap_or(self.delivery.loss), self.delivery.importance),
         };
         // What a worker pulls comes from few servers at a time.
         // spec: M-19
-        let senders = if leg == Leg::Gradient { self.senders } else { 1 };
+        let senders = match phase {
+            Leg::Gradient => self.senders,
+            Leg::Result => 1,
+        };
         let call = SendCall {
             senders,
             layer: care.layer,
@@ -107,8 +110,14 @@ impl Courier {
     }
 
     /// Gives a buffer for a message that was offered. Returns whether it was taken.
-    pub fn receive(&mut self, now: Time, offer: &Offered, older: Option<Tensor>, leg: Leg) -> bool {
-        let (loss, lost) = match (leg, &older) {
+    pub fn receive(
+        &mut self,
+        now: Time,
+        offer: &Offered,
+        older: Option<Tensor>,
+        phase: Leg,
+    ) -> bool {
+        let (loss, lost) = match (phase, &older) {
             (Leg::Gradient, _) => (self.delivery.loss, Lost::ReadsZero),
             (Leg::Result, Some(_)) => (self.delivery.loss, Lost::KeepsValue),
             (Leg::Result, None) => (LossBound::EXACT, Lost::ReadsZero),

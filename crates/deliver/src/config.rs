@@ -30,7 +30,7 @@ pub struct Config {
     pub paths: u16,
     /// When the first packet leaves. Default after the receiver has agreed.
     pub start: Start,
-    /// What a more urgent tensor waits for. Default nothing, as published.
+    /// Order of tensors that wait. Default by packets, as published.
     pub order: SendOrder,
     /// How long to wait for an answer before a question is repeated. Default from 50 µs to 64 ms, 1 ms
     /// before anything was measured. A question that is repeated too early costs two small packets and
@@ -60,14 +60,15 @@ pub enum Start {
     AtOnce,
 }
 
-/// What a more urgent tensor waits for at its sender.
+/// Order of tensors that wait for the same peer.
 // spec: M-03
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendOrder {
-    /// For nothing: its packets leave before those of others. Where tensors get ready faster than they are sent, and the
-    /// more urgent ones later, as in a backward pass, none is complete before the last one is ready.
+    /// Packets of the more urgent tensor leave first. Where tensors get ready faster than they are sent, and the more
+    /// urgent ones later, as in a backward pass, none is complete before the last one is ready.
     Packets,
-    /// For tensors that were begun: they are complete one after the other, and what follows from each can begin.
+    /// A tensor that was begun is finished, then the most urgent one begins: they are complete one after the other, and
+    /// what follows from each can begin.
     Tensors,
 }
 

@@ -240,7 +240,7 @@ impl Incoming {
     // spec: M-18
     #[inline]
     fn count(&mut self, config: &Config, arrival: &Arrival<'_>) -> u64 {
-        // Memory follows from what was posted, whoever sends.
+        // Memory follows from what was posted, and not from senders.
         let Some(bytes) = self.arrived.get_mut(&arrival.name.peer) else { return 0 };
         let packet_bytes = u64::from(arrival.data.payload_bytes) + u64::from(config.overhead_bytes);
         *bytes = bytes.wrapping_add(packet_bytes);

@@ -175,7 +175,7 @@ pub(crate) struct TransportTable {
     pub(crate) delivery_floor: Option<DeliveryFloorWord>,
     /// what a burst begins with,
     pub(crate) delivery_start: Option<DeliveryStartWord>,
-    /// what a more urgent tensor waits for,
+    /// the order of tensors that wait,
     pub(crate) delivery_order: Option<DeliveryOrderWord>,
     /// the round trip above which it falls,
     pub(crate) delivery_high: Option<Span>,
@@ -200,7 +200,7 @@ pub(crate) enum DelayClassesWord {
     MostUrgent,
 }
 
-/// What a cut of the rate of deliveries leaves at least.
+/// Least rate that a cut of deliveries leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DeliveryFloorWord {
@@ -208,7 +208,7 @@ pub(crate) enum DeliveryFloorWord {
     Arrivals,
 }
 
-/// What a more urgent tensor waits for.
+/// Order of tensors that wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DeliveryOrderWord {
@@ -216,7 +216,7 @@ pub(crate) enum DeliveryOrderWord {
     Tensors,
 }
 
-/// What a burst of deliveries begins with.
+/// Rate of a burst of deliveries that begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DeliveryStartWord {

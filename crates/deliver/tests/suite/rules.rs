@@ -169,7 +169,7 @@ fn droppable_after(lost: usize) -> usize {
 }
 
 /// Queues drop what is not important only while the receiver can do without more.
-// spec: M-05, M-06 machine
+// spec: M-06 machine
 #[test]
 fn when_the_bound_is_used_up_everything_is_important() {
     assert!(droppable_after(0) > 10);

@@ -8,7 +8,7 @@
 //!
 //! A training job is never ahead: what it computes next needs all sums of the last iteration. Where its forward pass is
 //! *pipelined*, it goes on layer by layer: each needs the sums of its own tensors, and the pass may begin while others
-//! are on their way.
+//! are missing.
 
 use std::collections::VecDeque;
 
@@ -259,7 +259,7 @@ mod tests {
         );
         assert_eq!(place.on_submitted(at(1_100), &script), None);
         assert_eq!(next(&place, &script), Some((at(1_130), 13)));
-        assert_eq!(place.on_submitted(at(1_130), &script), Some(1), "while sums are on their way");
+        assert_eq!(place.on_submitted(at(1_130), &script), Some(1), "while sums are missing");
         assert_eq!(next(&place, &script), None, "the first layer waits for its sum");
         assert_eq!(place.on_sum(at(1_200), &script, 1), (0, None));
         assert_eq!(next(&place, &script), None, "the second one for its own");

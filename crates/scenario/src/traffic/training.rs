@@ -50,7 +50,7 @@ impl Setting<'_> {
             script: Script {
                 tensors: plan.gradients.iter().map(ready).collect(),
                 rounds: table.iterations,
-                // The next round is on its way while sums of the last one are missing.
+                // The next round begins while sums of the last one are missing.
                 open_rounds: 1 + u64::from(table.pipelined),
                 forward,
             },
