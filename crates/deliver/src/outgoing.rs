@@ -279,9 +279,16 @@ impl Outgoing {
     /// Lets a peer that has something waiting take its place among the others.
     fn enqueue(&mut self, config: &Config, now: Time, place: u32) {
         let peer = &mut self.peers[place as usize];
-        let Some((_, slot)) = peer.waiting.first() else { return };
-        // Among peers, what is urgent counts, begun or not: a peer does not wait for others.
-        let rank = self.senders[slot as usize].urgency();
+        // A tensor that was begun leaves first, and has the urgency of those that wait behind it.
+        let mut rank = None;
+        for ((place, _), slot) in peer.waiting.iter() {
+            let urgency = self.senders[slot as usize].urgency();
+            rank = Some(rank.map_or(urgency, |rank: u32| rank.min(urgency)));
+            if place > 0 {
+                break;
+            }
+        }
+        let Some(rank) = rank else { return };
         match peer.queued {
             _ if peer.held.is_some() => {}
             Some((known, turn)) => {

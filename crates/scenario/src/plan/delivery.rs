@@ -27,10 +27,18 @@ pub(crate) struct DeliveryPlan {
     rate: DelayRate,
     /// Classes whose round trips the control reads, if it is one by delay.
     classes: SampledClasses,
-    order: SendOrder,
+    /// Order of tensors that wait, if the file has one.
+    order: Option<SendOrder>,
 }
 
 impl DeliveryPlan {
+    /// The same for a job with this number of servers. One server has the sums of all tensors to send, and begins with
+    /// those that are complete; several, each with a part of a tensor, would wait for different ones.
+    pub(crate) fn with_servers(self, servers: usize) -> DeliveryPlan {
+        let order = if servers == 1 { SendOrder::Tensors } else { SendOrder::Packets };
+        DeliveryPlan { order: self.order.or(Some(order)), ..self }
+    }
+
     /// Returns whether the control is the rate by delay, which has no window.
     pub(super) fn is_rate(&self) -> bool {
         self.control.is_none()
@@ -62,7 +70,7 @@ pub(crate) fn delivery(
         paths: if plan.sprays { default.paths } else { 1 },
         control: plan.control.unwrap_or(rate.into()).with_classes(plan.classes),
         initial_window_packets: windows.initial_window_packets,
-        order: plan.order,
+        order: plan.order.unwrap_or(default.order),
         waits: RtoLimits {
             initial: least,
             min: default.waits.min.min(least),
@@ -103,10 +111,10 @@ pub(crate) fn delivery_plan(
         // spec: M-17
         classes: table.delay_classes.map_or(default, control::sampled_classes),
         // spec: M-03
-        order: match table.delivery_order.unwrap_or(DeliveryOrderWord::Tensors) {
+        order: table.delivery_order.map(|word| match word {
             DeliveryOrderWord::Packets => SendOrder::Packets,
             DeliveryOrderWord::Tensors => SendOrder::Tensors,
-        },
+        }),
     })
 }
 
