@@ -27,6 +27,8 @@ pub(crate) struct Courier {
     delivery: Delivery,
     /// Number of ranks that contribute to sums.
     ranks: u32,
+    /// Number of nodes that send gradients to the same node at the same time.
+    senders: u32,
     /// Offers that the part will want later, oldest first.
     later: VecDeque<Offered>,
     /// Frames of the offers whose buffers are being filled.
@@ -35,7 +37,9 @@ pub(crate) struct Courier {
 }
 
 impl Courier {
-    pub fn new(SumDelivery { delivery, ranks }: SumDelivery) -> Result<Courier, ConfigError> {
+    pub fn new(
+        SumDelivery { delivery, ranks, senders }: SumDelivery,
+    ) -> Result<Courier, ConfigError> {
         if delivery.layers == 0 {
             return Err(ConfigError::Zero("layers"));
         }
@@ -44,6 +48,7 @@ impl Courier {
             endpoint,
             delivery,
             ranks,
+            senders,
             later: VecDeque::new(),
             frames: BTreeMap::new(),
             lost_bytes: 0,
@@ -51,16 +56,23 @@ impl Courier {
     }
 
     pub fn send(&mut self, now: Time, dst: NodeId, message: NumberedMessage) {
-        let NumberedMessage { index, care, leg, frame, block, coverage, .. } = message;
+        let NumberedMessage { index, care, leg: phase, frame, block, coverage, .. } = message;
         let Block::Tensor(values) = block else { unreachable!("blocks of deliveries are tensors") };
         let has_values = self.delivery.contents == Contents::Values;
         let (note, coverage) =
             (frame.filter(|_| has_values), Some(coverage).filter(|_| has_values));
-        let (loss, importance) = match (leg, self.delivery.results) {
+        let (loss, importance) = match (phase, self.delivery.results) {
             (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
             _ => (care.loss.unwrap_or(self.delivery.loss), self.delivery.importance),
         };
+        // What a worker pulls comes from few servers at a time.
+        // spec: M-19
+        let senders = match phase {
+            Leg::Gradient => self.senders,
+            Leg::Result => 1,
+        };
         let call = SendCall {
+            senders,
             layer: care.layer,
             layers: self.delivery.layers,
             loss,
@@ -98,8 +110,14 @@ impl Courier {
     }
 
     /// Gives a buffer for a message that was offered. Returns whether it was taken.
-    pub fn receive(&mut self, now: Time, offer: &Offered, older: Option<Tensor>, leg: Leg) -> bool {
-        let (loss, lost) = match (leg, &older) {
+    pub fn receive(
+        &mut self,
+        now: Time,
+        offer: &Offered,
+        older: Option<Tensor>,
+        phase: Leg,
+    ) -> bool {
+        let (loss, lost) = match (phase, &older) {
             (Leg::Gradient, _) => (self.delivery.loss, Lost::ReadsZero),
             (Leg::Result, Some(_)) => (self.delivery.loss, Lost::KeepsValue),
             (Leg::Result, None) => (LossBound::EXACT, Lost::ReadsZero),

@@ -36,6 +36,8 @@ pub struct Delivery {
 pub(crate) struct SumDelivery {
     pub delivery: Delivery,
     pub ranks: u32,
+    /// Number of nodes that send gradients to the same node at the same time.
+    pub senders: u32,
 }
 
 /// What tensors consist of.

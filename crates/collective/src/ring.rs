@@ -47,7 +47,8 @@ impl Member<Rounds> {
         let delivery = config.delivery.map(|delivery| exact(delivery.divided(hops)));
         let in_flight = config.pieces_in_flight;
         let rounds = Rounds::new(neighbours, chunk_values, in_flight, delivery.as_ref());
-        let delivery = delivery.map(|delivery| SumDelivery { delivery, ranks: workers as u32 });
+        let ranks = workers as u32;
+        let delivery = delivery.map(|delivery| SumDelivery { delivery, ranks, senders: 1 });
         Ok(Member::of(rounds, Post::new(config.flow, config.tag, delivery)?))
     }
 }

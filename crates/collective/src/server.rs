@@ -30,7 +30,11 @@ impl Member<Roles> {
     pub fn new(config: Config) -> Result<Node, ConfigError> {
         let chunk_values = config.check()?;
         let ranks = config.workers.len() as u32;
-        let delivery = config.delivery.clone().map(|delivery| SumDelivery { delivery, ranks });
+        // What the worker of a server's own host pushes does not leave the host.
+        let is_shared = config.servers.iter().all(|server| config.workers.contains(server));
+        let senders = ranks - u32::from(is_shared);
+        let delivery =
+            config.delivery.clone().map(|delivery| SumDelivery { delivery, ranks, senders });
         let post = Post::new(config.flow.clone(), config.tag, delivery)?;
         Ok(Member::of(Roles::new(config, chunk_values), post))
     }

@@ -1,6 +1,7 @@
 //! Answers of a receiver on their way out.
 
 use thalweg_core::{Dscp, Ecn, Header, NodeId, Packet, Tag, Time, TrafficClass};
+use thalweg_transport::control::ArrivalCount;
 use thalweg_transport::{Envelope, Replies};
 use thalweg_wire::deliver::Verb;
 
@@ -18,10 +19,22 @@ pub(crate) struct Answer {
     pub says: Says,
 }
 
+/// Echo of a packet, with what its receiver counted until then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Echo {
+    pub sent_at: Time,
+    pub congested: bool,
+    pub priority: u8,
+    /// True if as much of the tensor is missing as may be lost.
+    pub is_spent: bool,
+    /// Bytes of all packets of the sender, and the time of the arrival.
+    pub arrived: ArrivalCount,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Says {
     /// The time of a packet comes back.
-    Echo { sent_at: Time, congested: bool, priority: u8 },
+    Echo(Echo),
     /// A control packet.
     Verb(Verb),
     /// What has arrived from this segment on. It is looked up when it leaves.

@@ -56,6 +56,10 @@ pub struct SendCall {
     /// Bytes that arrive with the tensor, of which nothing is lost: at most [`trailer_limit`](crate::trailer_limit).
     /// Default none.
     pub trailer: Arc<[u8]>,
+    /// Number of nodes that send to the same receiver at the same time, as far as it is known, this one included.
+    /// Default 1.
+    // spec: M-19
+    pub senders: u32,
 }
 
 impl SendCall {
@@ -73,6 +77,7 @@ impl SendCall {
             policy: Arc::new(FrontFirst::default()),
             note: None,
             trailer: Arc::new([]),
+            senders: 1,
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Config {
     pub paths: u16,
     /// When the first packet leaves. Default after the receiver has agreed.
     pub start: Start,
+    /// Order of tensors that wait. Default by packets, as published.
+    pub order: SendOrder,
     /// How long to wait for an answer before a question is repeated. Default from 50 µs to 64 ms, 1 ms
     /// before anything was measured. A question that is repeated too early costs two small packets and
     /// nothing else, so that the least wait need not be that of a retransmission.
@@ -58,6 +60,18 @@ pub enum Start {
     AtOnce,
 }
 
+/// Order of tensors that wait for the same peer.
+// spec: M-03
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SendOrder {
+    /// Packets of the more urgent tensor leave first. Where tensors get ready faster than they are sent, and the more
+    /// urgent ones later, as in a backward pass, none is complete before the last one is ready.
+    Packets,
+    /// A tensor that was begun is finished, then the most urgent one begins: they are complete one after the other, and
+    /// what follows from each can begin.
+    Tensors,
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -70,6 +84,7 @@ impl Default for Config {
             echo_every: 10,
             paths: 256,
             start: Start::AfterAccept,
+            order: SendOrder::Packets,
             waits: RtoLimits {
                 initial: Span::from_ms(1),
                 min: Span::from_us(50),

@@ -10,7 +10,7 @@ use thalweg_transport::Spray;
 use thalweg_wire::deliver::{Ack, Control, Data, TensorName, Verb, bitmap_bytes};
 use thalweg_wire::{Kind, Prefix, peek};
 
-use crate::answers::{Answer, Answers, Says, address};
+use crate::answers::{Answer, Answers, Echo, Says, address};
 use crate::budget::LossBound;
 use crate::call::{Completion, Failed, Name, Note, Offered, PostError, ReceiveCall, SendCall};
 use crate::config::{Config, ConfigError};
@@ -215,9 +215,17 @@ impl Endpoint {
     fn send_answer(&mut self, outbox: &mut dyn Outbox) -> Option<()> {
         let &Answer { name, says } = self.answers.front()?;
         let sent = match says {
-            Says::Echo { sent_at, congested, priority } => {
-                let name_sent = wire_name(&self.config, name);
-                let ack = Ack { name: name_sent, sent_at, congested, class: priority };
+            Says::Echo(echo) => {
+                let Echo { sent_at, congested, priority, is_spent, arrived } = echo;
+                let ack = Ack {
+                    name: wire_name(&self.config, name),
+                    sent_at,
+                    congested,
+                    is_spent,
+                    class: priority,
+                    arrived_bytes: arrived.bytes,
+                    arrived_at: arrived.at,
+                };
                 self.send_control(outbox, name.peer, |header| ack.encode(header))
             }
             // A buffer was posted since, and the offer accepted. Saying both would cost a round trip
@@ -228,7 +236,7 @@ impl Endpoint {
             Says::Arrived { first } => match self.incoming.answer_to_probe(name, first) {
                 Some(Says::Arrived { .. }) => self.send_bitmap(outbox, name, first),
                 Some(Says::Verb(verb)) => self.send_verb(outbox, name, verb),
-                Some(Says::Echo { .. }) | None => Some(()),
+                Some(Says::Echo(_)) | None => Some(()),
             },
         };
         sent.map(|()| self.answers.pop())

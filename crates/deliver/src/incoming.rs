@@ -7,10 +7,11 @@ use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
 use slab::Slab;
-use thalweg_core::{Body, Meta, Time, Timers};
+use thalweg_core::{Body, Meta, NodeId, Time, Timers};
+use thalweg_transport::control::ArrivalCount;
 use thalweg_wire::deliver::{Data, Refusal, Verb};
 
-use crate::answers::{Answer, Answers, Says};
+use crate::answers::{Answer, Answers, Echo, Says};
 use crate::call::{Completion, Failed, Failure, Name, Offered, PostError, ReceiveCall};
 use crate::config::Config;
 use crate::receiver::{Intake, Offer, Receiver};
@@ -28,6 +29,8 @@ pub(crate) struct Incoming {
     /// Arrivals that have not been reported to the application yet.
     untold: VecDeque<Name>,
     timers: Timers,
+    /// Bytes of data packets that have arrived from each node that a buffer was posted for. Never iterated.
+    arrived: HashMap<NodeId, u64, FixedState>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +64,7 @@ impl Incoming {
             early: VecDeque::new(),
             untold: VecDeque::new(),
             timers: Timers::default(),
+            arrived: HashMap::with_hasher(FixedState::with_seed(config.credentials.job.0)),
         }
     }
 
@@ -114,6 +118,7 @@ impl Incoming {
         };
         let slot = self.receivers.insert(Receiver::new(call)) as u32;
         self.names.insert(name, Known::Posted(slot));
+        self.arrived.entry(name.peer).or_default();
         if let Some(offer) = offer {
             // Its place among the early ones stays until it is the oldest.
             let verb = self.agree(config, now, slot, &offer, done);
@@ -195,6 +200,7 @@ impl Incoming {
     ) -> Option<Says> {
         let &Arrival { name, meta, data, body } = arrival;
         let stop = Says::Verb(Verb::Stop);
+        let arrived_bytes = self.count(config, arrival);
         let slot = match self.names.get(&name) {
             Some(&Known::Posted(slot)) => slot,
             known => {
@@ -219,8 +225,26 @@ impl Incoming {
             }
         }
         // spec: M-08
-        let (congested, priority) = (meta.ecn.is_congested(), meta.dscp.priority());
-        data.echo.then_some(Says::Echo { sent_at: data.sent_at, congested, priority })
+        data.echo.then(|| {
+            Says::Echo(Echo {
+                sent_at: data.sent_at,
+                congested: meta.ecn.is_congested(),
+                priority: meta.dscp.priority(),
+                is_spent: self.receivers[slot as usize].is_spent(data.offset),
+                arrived: ArrivalCount { bytes: arrived_bytes, at: now },
+            })
+        })
+    }
+
+    /// Counts a data packet. Returns the bytes of all of its sender.
+    // spec: M-18
+    #[inline]
+    fn count(&mut self, config: &Config, arrival: &Arrival<'_>) -> u64 {
+        // Memory follows from what was posted, and not from senders.
+        let Some(bytes) = self.arrived.get_mut(&arrival.name.peer) else { return 0 };
+        let packet_bytes = u64::from(arrival.data.payload_bytes) + u64::from(config.overhead_bytes);
+        *bytes = bytes.wrapping_add(packet_bytes);
+        *bytes
     }
 
     /// Gives up what nothing was heard of for too long.

@@ -32,7 +32,7 @@ pub use call::{
     Completion, Failed, Failure, Lost, NOTE_BYTES, Name, Note, Offered, PostError, ReceiveCall,
     Received, SendCall, Sent,
 };
-pub use config::{Config, ConfigError, Start};
+pub use config::{Config, ConfigError, SendOrder, Start};
 pub use endpoint::Endpoint;
 pub use importance::Importance;
 pub use policy::{BackFirst, FrontFirst, Policy, Segment};

@@ -152,6 +152,9 @@ impl Outgoing {
             if is_last {
                 peer.waiting.put(slot, &mut sender.waiting, None);
                 self.timers.arm(slot, sender.deadline);
+            } else if sender.has_just_begun(config) {
+                let rank = (sender.rank(config), sender.posted);
+                peer.waiting.put(slot, &mut sender.waiting, Some(rank));
             }
             self.unready(place);
             self.enqueue(config, now, place);
@@ -210,7 +213,7 @@ impl Outgoing {
         let sender = &mut self.senders[slot as usize];
         let place = sender.peer;
         self.peers[place as usize].on_echo(config, now, slot, ack);
-        let next = sender.on_echo(now, ack.sent_at);
+        let next = sender.on_echo(now, ack);
         self.follow(config, now, slot, next);
         self.release_window(config, now, place);
         true
@@ -266,7 +269,7 @@ impl Outgoing {
             Next::Send => {
                 // What is sent again keeps its place: others wait for it longest.
                 // spec: M-03
-                let (place, rank) = (sender.peer, (sender.rank(), sender.posted));
+                let (place, rank) = (sender.peer, (sender.rank(config), sender.posted));
                 self.peers[place as usize].waiting.put(slot, &mut sender.waiting, Some(rank));
                 self.enqueue(config, now, place);
             }
@@ -276,7 +279,16 @@ impl Outgoing {
     /// Lets a peer that has something waiting take its place among the others.
     fn enqueue(&mut self, config: &Config, now: Time, place: u32) {
         let peer = &mut self.peers[place as usize];
-        let Some(((rank, _), _)) = peer.waiting.first() else { return };
+        // A tensor that was begun leaves first, and has the urgency of those that wait behind it.
+        let mut rank = None;
+        for ((place, _), slot) in peer.waiting.iter() {
+            let urgency = self.senders[slot as usize].urgency();
+            rank = Some(rank.map_or(urgency, |rank: u32| rank.min(urgency)));
+            if place > 0 {
+                break;
+            }
+        }
+        let Some(rank) = rank else { return };
         match peer.queued {
             _ if peer.held.is_some() => {}
             Some((known, turn)) => {

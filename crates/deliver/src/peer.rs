@@ -1,7 +1,7 @@
 //! A node that tensors are sent to: how fast, over which paths, which of them next.
 
 use thalweg_core::{Bytes, NodeId, Rng, Span, Time};
-use thalweg_transport::control::{Acked, Lost, PacketInfos, SentPacket};
+use thalweg_transport::control::{Acked, ArrivalCount, Lost, PacketInfos, SentPacket};
 use thalweg_transport::messages::Ready;
 use thalweg_transport::{
     CheckedControl, CongestionControl, ControlStart, Controller, RttEstimator, Spray,
@@ -60,6 +60,8 @@ pub(crate) struct Departure {
     pub priority: u8,
     /// True for the last packet of a pass.
     pub is_last: bool,
+    /// Number of nodes that send to the same receiver at the same time.
+    pub senders: u32,
 }
 
 impl Peer {
@@ -107,7 +109,10 @@ impl Peer {
     // spec: M-02, M-08
     #[inline]
     pub fn on_data(&mut self, config: &Config, now: Time, departure: Departure) -> (u16, bool) {
-        let Departure { tensor, wire_bytes, priority, is_last } = departure;
+        let Departure { tensor, wire_bytes, priority, is_last, senders } = departure;
+        if self.flight.bytes() == 0 && now.since(self.active_at) >= self.idle_after() {
+            self.control.on_burst(senders);
+        }
         let (bytes, in_flight) = (Bytes::from(wire_bytes), Bytes::new(self.flight.bytes()));
         let info = self.control.on_sent(&SentPacket { now, bytes, in_flight, priority });
         let is_due = self.until_echo == 0;
@@ -141,6 +146,7 @@ impl Peer {
             congested: ack.congested,
             round_trip: Some(round_trip),
             priority: Some(ack.class),
+            arrived: Some(ArrivalCount { bytes: ack.arrived_bytes, at: ack.arrived_at }),
             ..self.acked(now, asked, in_flight)
         };
         self.control.on_ack(&acked, &mut self.rng);
@@ -180,6 +186,7 @@ impl Peer {
             transmission: number,
             next_transmission,
             info: asked.and_then(|asked| self.infos.take(asked.number)),
+            arrived: None,
         }
     }
 
@@ -205,6 +212,12 @@ impl Peer {
     pub fn check(&self) {
         self.flight.check();
         self.control.check();
+    }
+
+    /// Time without a packet in flight after which the next ones are a burst of their own: a round trip. None before one
+    /// was measured: then nothing was sent.
+    fn idle_after(&self) -> Span {
+        self.rtt.expected().unwrap_or(Span::ZERO)
     }
 
     /// How long to wait for an answer.

@@ -4,7 +4,7 @@ use thalweg_core::{Body, Bytes, Time};
 use thalweg_values::{Bits, Tensor};
 use thalweg_wire::deliver::{Data, Refusal};
 
-use crate::budget::{Budget, LossBound};
+use crate::budget::{Budget, LossBound, first_segment};
 use crate::call::{Failed, Failure, Lost, Name, Note, ReceiveCall, Received};
 use crate::segments::{Segments, value_bytes};
 
@@ -91,6 +91,25 @@ impl Receiver {
             return Err(Refusal::Segments);
         }
         Ok((agreed.loss, agreed.is_enough()))
+    }
+
+    /// Returns whether as much is missing as may be lost, once the segment at `offset` has arrived: of those that left
+    /// before it in the first pass. Packets that are late because they take other paths count as missing.
+    // spec: M-05
+    pub fn is_spent(&self, offset: Bytes) -> bool {
+        let Some(agreed) = &self.agreed else { return false };
+        let (segments, count) = (&agreed.segments, agreed.segments.tensor_count());
+        let segment_bytes = u64::from(segments.segment_bytes());
+        let index = offset.as_u64() / segment_bytes;
+        if index >= u64::from(count) {
+            // Segments of the trailer are important in any case.
+            return false;
+        }
+        let first = u64::from(first_segment(self.name.operation, count));
+        let place = (index + u64::from(count) - first) % u64::from(count);
+        let left_bytes = ((place + 1) * segment_bytes).min(segments.tensor_bytes());
+        let missing = left_bytes.saturating_sub(agreed.budget.arrived_bytes());
+        missing + segment_bytes > agreed.loss.allowed_bytes(segments.tensor_bytes())
     }
 
     pub fn is_agreed(&self) -> bool {

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use thalweg_core::{Body, BodySize, Bytes, Outbox, Purpose, Span, Time, fibonacci};
 use thalweg_transport::{Backoff, Credentials, Envelope};
 use thalweg_values::{Bits, Tensor, TensorSlice};
-use thalweg_wire::deliver::{Data, TensorName, Verb, bitmap_bytes};
+use thalweg_wire::deliver::{Ack, Data, TensorName, Verb, bitmap_bytes};
 
 use crate::budget::{LossBound, first_segment};
 use crate::call::{Name, Note, PostError, SendCall, Sent};
-use crate::config::{Config, Start};
+use crate::config::{Config, SendOrder, Start};
 use crate::importance::{Threshold, write_and_sum};
 use crate::peer::{Departure, Peer, Waiting};
 use crate::policy::{Policy, Segment};
@@ -51,6 +51,10 @@ pub(crate) struct Sender {
     policy: Arc<dyn Policy>,
     note: Option<Note>,
     trailer: Arc<[u8]>,
+    /// Number of nodes that send to the same receiver at the same time.
+    senders: u32,
+    /// True if the receiver has reported that as much is missing as may be lost.
+    is_spent: bool,
     /// What is known to have arrived: all that is kept for sending again.
     arrived: Bits,
     /// The segment that a pass begins with, and how far from there this pass is.
@@ -101,6 +105,7 @@ impl Sender {
             policy,
             note,
             trailer,
+            senders,
         } = call;
         if range.start > range.end || range.end > values.len() {
             return Err(PostError::Range { end: range.end, length: values.len() });
@@ -150,6 +155,8 @@ impl Sender {
             policy,
             note,
             trailer,
+            senders,
+            is_spent: false,
         })
     }
 
@@ -162,10 +169,24 @@ impl Sender {
         sends
     }
 
-    /// The rank that its policy gives it among those that wait.
-    pub fn rank(&self) -> u32 {
+    /// The rank that it has among those that wait: that of its policy, or the first if it was begun and goes on.
+    // spec: M-03
+    pub fn rank(&self, config: &Config) -> u32 {
+        if config.order == SendOrder::Tensors && self.sent.packets > 0 {
+            return 0;
+        }
+        self.urgency()
+    }
+
+    /// The rank that its policy gives it.
+    pub fn urgency(&self) -> u32 {
         let index = self.position(self.done).map_or(0, |(_, index)| index);
         self.policy.tag(&self.segment(index, true)).rank
+    }
+
+    /// Returns whether its rank has changed since its first packet left.
+    pub fn has_just_begun(&self, config: &Config) -> bool {
+        config.order == SendOrder::Tensors && self.sent.packets == 1
     }
 
     pub fn is_sending(&self) -> bool {
@@ -275,9 +296,12 @@ impl Sender {
     }
 
     /// The echo of a packet that left at `sent_at` came back.
-    pub fn on_echo(&mut self, now: Time, sent_at: Time) -> Next {
+    // spec: M-05
+    pub fn on_echo(&mut self, now: Time, ack: &Ack) -> Next {
         self.heard_at = now;
-        let is_last = self.phase == Phase::Settling && sent_at == self.last_sent;
+        // Not for good: where packets take many paths, late ones are missing for a while.
+        self.is_spent = ack.is_spent;
+        let is_last = self.phase == Phase::Settling && ack.sent_at == self.last_sent;
         if is_last { self.ask_what_arrived() } else { Next::Wait }
     }
 
@@ -335,7 +359,8 @@ impl Sender {
         let is_last = self.position(self.done).is_none();
         let wire_bytes = config.overhead_bytes + u32::from(bytes);
         let priority = tag.dscp.priority();
-        let departure = Departure { tensor: slot, wire_bytes, priority, is_last };
+        let senders = self.senders;
+        let departure = Departure { tensor: slot, wire_bytes, priority, is_last, senders };
         let (entropy, asks) = peer.on_data(config, now, departure);
 
         let envelope = Envelope {
@@ -408,10 +433,10 @@ impl Sender {
         }
     }
 
-    /// Whether a segment must not be dropped. It was lost before, or the loss of one would be too much.
+    /// Returns whether a segment must not be dropped. It was lost before, or the loss of one more would be too much.
     fn must_arrive(&self, index: u32) -> bool {
         let allowed = self.loss.allowed_bytes(self.segments.tensor_bytes());
-        self.passes > 0 || allowed < u64::from(self.segments.bytes(index))
+        self.passes > 0 || self.is_spent || allowed < u64::from(self.segments.bytes(index))
     }
 
     /// Values that nobody reads are large in every other packet, evenly spread.

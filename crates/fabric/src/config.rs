@@ -94,7 +94,7 @@ impl Discipline {
 
     /// Eight strict priorities that mark by what waits in the port.
     pub const fn strict_per_port(marking: Marking) -> Discipline {
-        let marking = StrictMarking::PerPort(marking);
+        let marking = StrictMarking::PerPort([marking; PRIORITIES]);
         Discipline::Strict { marking, queue_bytes: u64::MAX, last_per_mille: 0 }
     }
 

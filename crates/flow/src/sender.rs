@@ -479,6 +479,7 @@ impl Sender {
             transmission: u64::from(ack.transmission),
             next_transmission: self.board.next_transmission(),
             info,
+            arrived: None,
         }
     }
 

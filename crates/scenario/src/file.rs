@@ -170,7 +170,17 @@ pub(crate) struct TransportTable {
     /// Of deliveries: name of a control, or a size that its window keeps.
     pub(crate) delivery_control: Option<String>,
     /// Of controls by delay: classes whose round trips they read.
-    pub(crate) delay_classes: DelayClassesWord,
+    pub(crate) delay_classes: Option<DelayClassesWord>,
+    /// Of the rate of deliveries: what a cut leaves at least,
+    pub(crate) delivery_floor: Option<DeliveryFloorWord>,
+    /// what a burst begins with,
+    pub(crate) delivery_start: Option<DeliveryStartWord>,
+    /// the order of tensors that wait,
+    pub(crate) delivery_order: Option<DeliveryOrderWord>,
+    /// the round trip above which it falls,
+    pub(crate) delivery_high: Option<Span>,
+    /// and the base round trip from which on its thresholds grow with it.
+    pub(crate) delivery_reference: Option<Span>,
     pub(crate) loss_detection: Option<LossDetectionWord>,
     pub(crate) tagger: Option<TaggerWord>,
     /// With `pias`: what counts as sent.
@@ -188,6 +198,30 @@ pub(crate) enum DelayClassesWord {
     #[default]
     All,
     MostUrgent,
+}
+
+/// Least rate that a cut of deliveries leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DeliveryFloorWord {
+    Least,
+    Arrivals,
+}
+
+/// Order of tensors that wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DeliveryOrderWord {
+    Packets,
+    Tensors,
+}
+
+/// Rate of a burst of deliveries that begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DeliveryStartWord {
+    LineRate,
+    Shared,
 }
 
 /// Who finds losses, and by what.
@@ -469,6 +503,9 @@ pub(crate) struct TrainingTable {
     /// With aggregation: front layers are more urgent, as they always are with deliveries.
     #[serde(default)]
     pub(crate) layer_priorities: bool,
+    /// The next forward pass goes on layer by layer, as sums come.
+    #[serde(default)]
+    pub(crate) pipelined: bool,
     #[serde(default)]
     pub(crate) start: Span,
 }

@@ -24,7 +24,7 @@ pub(crate) use cast::{Cast, Part, Stage};
 pub(crate) use paths::{paths, rack_switch};
 pub use record::{JobKind, JobRecord, ServerUse};
 pub(crate) use run::JobRun;
-pub(crate) use script::{Ready, Script};
+pub(crate) use script::{Forward, Ready, Script};
 pub use stats::WorkerStats;
 
 /// Bytes of a value of a tensor.

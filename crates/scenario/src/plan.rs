@@ -2,6 +2,7 @@
 
 mod aggregation;
 mod control;
+mod delivery;
 mod pacing;
 mod priorities;
 mod switch;
@@ -9,12 +10,12 @@ mod topology;
 mod transport;
 
 pub(crate) use aggregation::{Aggregation, aggregation};
+pub(crate) use delivery::{DeliveryPlan, delivery, delivery_plan};
 pub(crate) use pacing::{has_job_classes, pacing, ways, with_job_classes};
 pub(crate) use priorities::{Learning, Priorities, priorities};
 pub(crate) use topology::topology;
 pub(crate) use transport::{
-    DeliveryPlan, Protocol, delivery, delivery_plan, longest_round_trip, loss_bound, on_topology,
-    protocol, transport,
+    Protocol, longest_round_trip, loss_bound, on_topology, protocol, transport,
 };
 
 use thalweg_core::{NodeId, Span, Time};

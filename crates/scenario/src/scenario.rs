@@ -50,7 +50,7 @@ impl Scenario {
         let fabric = plan::fabric(&file, &topology)?;
         let transport = plan::transport(&file.transport).under("transport")?;
         let transport = plan::on_topology(transport, &topology);
-        let deliveries = plan::delivery_plan(&file.transport, &transport, &topology);
+        let deliveries = plan::delivery_plan(&file, &transport, &topology);
         let deliveries = deliveries.under("transport")?;
         let protocol = plan::protocol(&file.transport, &transport, &topology, deliveries);
         let mut protocol = protocol.under("transport")?;

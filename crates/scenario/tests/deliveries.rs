@@ -4,6 +4,7 @@
 mod jobs;
 
 use jobs::{run, scenario};
+use thalweg_core::Span;
 use thalweg_fabric::DropReason;
 use thalweg_scenario::{Ending, JobRecord, Outcome};
 
@@ -28,6 +29,15 @@ const SELECTIVE: &str = r#"[switch]
 queues = "strict"
 ecn-thresholds = ["1MB", "60KB", "70KB", "80KB", "90KB", "100KB", "110KB", "120KB"]
 drop-unmarkable = true
+"#;
+/// The published rules. Those that are read by the most urgent class let others fill a port.
+const PUBLISHED: &str = r#"[transport]
+delay-classes = "all"
+delivery-floor = "least"
+delivery-start = "line-rate"
+delivery-order = "packets"
+delivery-high = "125us"
+delivery-reference = "8us"
 "#;
 const MARKING: &str = "[switch]\necn-threshold = \"65KB\"\n";
 
@@ -134,7 +144,7 @@ fn a_model_is_trained_through_queues_that_drop_selectively() {
     );
     // Short tensors cannot spare a packet: all of theirs are important, and come at once.
     let switch = SELECTIVE.replace("[switch]", "[switch]\nport-buffer = \"8MB\"");
-    let text = eight_hosts(&switch, 0.0, &job);
+    let text = eight_hosts(&format!("{PUBLISHED}{switch}"), 0.0, &job);
     let (outcome, job) = complete(&text);
     let unmarkable = DropReason::ALL.iter().position(|reason| *reason == DropReason::Unmarkable);
     let dropped = outcome.stats.dropped_packets[unmarkable.expect("it is one of all")];
@@ -184,7 +194,38 @@ fn deliveries_read_the_classes_that_the_file_names() {
         let switch = format!("[transport]\n{classes}\n[switch]\nqueues = \"strict\"");
         complete(&eight_hosts(&switch, 0.0, &job)).0.digest
     };
-    let all = model("");
-    assert_eq!(model("delay-classes = \"all\""), all, "it is the default");
-    assert_ne!(model("delay-classes = \"most-urgent\""), all);
+    let most_urgent = model("");
+    assert_eq!(
+        model("delay-classes = \"most-urgent\""),
+        most_urgent,
+        "it is the default where ports have classes"
+    );
+    assert_ne!(model("delay-classes = \"all\""), most_urgent);
+    for rule in [
+        "delivery-floor = \"least\"",
+        "delivery-start = \"line-rate\"",
+        "delivery-order = \"packets\"",
+        "delivery-high = \"60us\"",
+        "delivery-reference = \"1us\"",
+    ] {
+        assert_ne!(model(rule), most_urgent, "{rule}");
+    }
+}
+
+/// A worker with a pipelined forward pass starts it before all sums are there.
+#[test]
+fn a_pipelined_forward_pass_begins_sooner() {
+    let model = |pipelined: bool| {
+        let job = format!(
+            "[traffic.training]\nmodel = \"googlenet\"\niterations = 4\nforward = \"10ms\"\n\
+             backward = \"10ms\"\nworkers = [0, 1]\nserver = 7\npipelined = {pipelined}\n{KEEPING}"
+        );
+        let outcome = complete(&eight_hosts("[switch]\nqueues = \"strict\"", 0.0, &job)).0;
+        let iterations = &outcome.jobs[0].iterations;
+        assert_eq!(iterations.len(), 4);
+        iterations.iter().skip(1).fold(Span::ZERO, |sum, span| sum + *span)
+    };
+    let (whole, pipelined) = (model(false), model(true));
+    assert!(pipelined < whole, "{pipelined}, {whole}");
+    assert!(pipelined >= Span::from_ms(60), "no worker computes two passes at once: {pipelined}");
 }

@@ -189,11 +189,8 @@ fn thresholds_of_priorities_fit_the_queues() {
         "ecn-thresholds = [\"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\", \"9KB\"]";
     let only_strict = "switch.ecn-thresholds: only queues = \"strict\" and \"fair\" have a threshold for \
                        each priority: write one of them, or take this away";
-    let one_for_all = "switch.ecn-thresholds: ecn-counts = \"port\" has one threshold for all priorities: \
-                       write ecn-threshold, or ecn-counts = \"queue\"";
     for (switch, expected) in [
         (eight.to_owned(), only_strict),
-        (format!("queues = \"strict\"\necn-counts = \"port\"\n{eight}"), one_for_all),
         (
             format!("queues = \"strict\"\necn-threshold = \"9KB\"\n{eight}"),
             "switch.ecn-thresholds: ecn-threshold and ecn-thresholds exclude each other: keep one",

@@ -9,6 +9,7 @@
 //! the same windows on every machine. They grow only while at least half of the window is in use.
 
 mod aimd;
+mod arrivals;
 mod bbr;
 mod classes;
 mod cubic;
@@ -34,7 +35,7 @@ use thiserror::Error;
 pub use aimd::Decrease;
 pub use classes::SampledClasses;
 pub use infos::PacketInfos;
-pub use rate::{DelayRateError, RateCuts};
+pub use rate::{DelayRateError, RateCuts, RateFloor, RateStart};
 
 /// A congestion control of one path.
 pub trait Controller: fmt::Debug {
@@ -69,6 +70,11 @@ pub trait Controller: fmt::Debug {
     fn frees_lost_packets(&self) -> bool {
         true
     }
+
+    /// A burst begins: nothing was in flight for a round trip. `senders` nodes send to the same receiver at the same
+    /// time, this one included.
+    // spec: M-19
+    fn on_burst(&mut self, _senders: u32) {}
 
     /// From now on packets leave in the last class: what they meet says nothing about more urgent ones.
     // spec: C-16
@@ -155,6 +161,18 @@ pub struct Acked {
     /// State that the control gave to the packet that it answers. `None` if a packet that was sent later was
     /// acknowledged before.
     pub info: Option<PacketInfo>,
+    /// Bytes that have arrived, as the receiver reports them. `None` if it does not.
+    // spec: M-18
+    pub arrived: Option<ArrivalCount>,
+}
+
+/// Report of a receiver about all packets of one sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArrivalCount {
+    /// Bytes of all packets that have arrived. Wraps around.
+    pub bytes: u64,
+    /// Time of the report, by the receiver's clock.
+    pub at: Time,
 }
 
 /// One lost packet.
@@ -388,6 +406,10 @@ macro_rules! enums {
             #[inline]
             fn frees_lost_packets(&self) -> bool {
                 match &self.running { $(Running::$Name(control) => control.frees_lost_packets(),)* }
+            }
+
+            fn on_burst(&mut self, senders: u32) {
+                match &mut self.running { $(Running::$Name(control) => control.on_burst(senders),)* }
             }
 
             fn demote(&mut self) {

@@ -11,7 +11,7 @@ mod data;
 #[cfg(test)]
 mod tests;
 
-pub use ack::{Ack, AckView, CONGESTED};
+pub use ack::{Ack, AckView, CONGESTED, SPENT};
 pub use control::{BITMAP_BITS, Control, ControlView, LOSS_UNIT, Refusal, Verb, bitmap_bytes};
 pub use data::{Data, DataView, ECHO};
 

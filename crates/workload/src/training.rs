@@ -68,6 +68,8 @@ impl Default for Buckets {
 pub struct IterationPlan {
     /// How long the forward pass takes.
     pub forward: Span,
+    /// Time of the forward pass of each layer.
+    pub layers: Vec<Span>,
     /// How long the backward pass takes after it.
     pub backward: Span,
     /// What is exchanged, in the order in which it gets ready.
@@ -132,7 +134,8 @@ impl TrainingJob {
             None => single.collect(),
             Some(buckets) => buckets.fill(single),
         };
-        Ok(IterationPlan { forward, backward, gradients })
+        let layers = forward_times(&self.model, forward);
+        Ok(IterationPlan { forward, layers, backward, gradients })
     }
 
     fn check(&self) -> Result<(), TrainingError> {
@@ -210,6 +213,23 @@ fn backward_ends(model: &Model, pass: Span) -> Vec<Span> {
         part(pass, done, total)
     };
     model.ready_order().iter().map(end).collect()
+}
+
+/// Time of each layer in a forward pass of that length, which is split as the backward pass is.
+fn forward_times(model: &Model, pass: Span) -> Vec<Span> {
+    let mut work: Vec<u64> = model.layers().iter().map(|layer| layer.forward_flops).collect();
+    if work.iter().all(|&flops| flops == 0) {
+        model.tensors().iter().for_each(|tensor| work[tensor.layer] += tensor.values);
+    }
+    let total = work.iter().sum();
+    let mut done = 0;
+    let mut last = Span::ZERO;
+    let time = |own: u64| {
+        done += own;
+        let end = part(pass, done, total);
+        end - std::mem::replace(&mut last, end)
+    };
+    work.into_iter().map(time).collect()
 }
 
 fn part(whole: Span, done: u64, total: u64) -> Span {

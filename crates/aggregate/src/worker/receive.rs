@@ -191,6 +191,7 @@ impl Epoch {
             transmission,
             next_transmission: self.flight.next_transmission(),
             info: self.infos.take(transmission),
+            arrived: None,
         };
         // spec: A-10
         work.stats.marked += u64::from(congested);

@@ -76,7 +76,16 @@ fn packet(src: u32, job: u64, operation: u64, forged: &Forged, body_bytes: u16) 
         }
         Forged::Echo { sent_at } => {
             let sent_at = Time::from_ps(sent_at);
-            Ack { name: tensor, sent_at, congested: true, class: 3 }.encode(&mut header);
+            let ack = Ack {
+                name: tensor,
+                sent_at,
+                congested: true,
+                is_spent: true,
+                class: 3,
+                arrived_bytes: u64::MAX,
+                arrived_at: sent_at,
+            };
+            ack.encode(&mut header);
             0
         }
         Forged::Control(verb) => {

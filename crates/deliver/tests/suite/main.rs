@@ -7,6 +7,7 @@ mod controls;
 mod exchange;
 mod hostile;
 mod repair;
+mod rules;
 mod shuttle;
 mod stage;
 mod swarm;

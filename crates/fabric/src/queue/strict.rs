@@ -38,8 +38,8 @@ struct LastShare {
 pub enum StrictMarking {
     /// What waits in the packet's own queue, each with a threshold of its own.
     PerQueue([Marking; PRIORITIES]),
-    /// What waits in all of them.
-    PerPort(Marking),
+    /// Bytes that wait in all of them, each with a threshold of its own.
+    PerPort([Marking; PRIORITIES]),
 }
 
 impl Strict {
@@ -114,7 +114,7 @@ impl Queue for Strict {
         }
         let admitted = match &self.marking {
             StrictMarking::PerQueue(markings) => markings[class].apply(meta, queue.bytes),
-            StrictMarking::PerPort(marking) => marking.apply(meta, self.bytes),
+            StrictMarking::PerPort(markings) => markings[class].apply(meta, self.bytes),
         };
         if !admitted {
             return Admission::Unmarkable;

@@ -58,7 +58,7 @@ fn unmarkable_packets_pass_or_drop_as_set() {
 #[test]
 fn strict_serves_the_most_urgent_first() {
     let mut pool = Pool::default();
-    let mut queue = Strict::new(StrictMarking::PerPort(Marking::NONE), u64::MAX);
+    let mut queue = Strict::new(StrictMarking::PerPort([Marking::NONE; PRIORITIES]), u64::MAX);
     let mut expected = Vec::new();
     for priority in [7, 3, 0, 3] {
         let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
@@ -74,7 +74,7 @@ fn strict_serves_the_most_urgent_first() {
 #[test]
 fn a_strict_queue_that_has_its_part_of_the_memory_leaves_others_theirs() {
     let mut pool = Pool::default();
-    let mut queue = Strict::new(StrictMarking::PerPort(Marking::NONE), 250);
+    let mut queue = Strict::new(StrictMarking::PerPort([Marking::NONE; PRIORITIES]), 250);
     let mut admit = |priority: u8| {
         let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
         assert_eq!(meta.wire_bytes, 100);
@@ -90,7 +90,8 @@ fn strict_marks_by_queue_or_by_port() {
     let mut pool = Pool::default();
     let mut per_queue =
         Strict::new(StrictMarking::PerQueue([Marking::above(50); PRIORITIES]), u64::MAX);
-    let mut per_port = Strict::new(StrictMarking::PerPort(Marking::above(50)), u64::MAX);
+    let mut per_port =
+        Strict::new(StrictMarking::PerPort([Marking::above(50); PRIORITIES]), u64::MAX);
     for (queue, second_mark) in [(&mut per_queue, Ecn::Capable), (&mut per_port, Ecn::Congested)] {
         let (first, mut meta) = packet(&mut pool, 1, Ecn::Capable);
         queue.enqueue(first, &mut meta, 1_000);
@@ -193,7 +194,7 @@ proptest! {
             Discipline::strict_per_port(Marking::NONE),
             Discipline::Strict {
                 last_per_mille: 0,
-                marking: StrictMarking::PerPort(Marking::NONE),
+                marking: StrictMarking::PerPort([Marking::NONE; PRIORITIES]),
                 queue_bytes: 4_000,
             },
             Discipline::Trimming(TrimmingSpec { data_bytes: 2_000, ..TrimmingSpec::default() }),
@@ -201,7 +202,7 @@ proptest! {
             Discipline::Fair {
                 last_per_mille: 0,
                 weights: [1, 2],
-                markings: [StrictMarking::PerPort(Marking::NONE); 2],
+                markings: [StrictMarking::PerPort([Marking::NONE; PRIORITIES]); 2],
             },
         ] {
             keeps_the_books(&mut *discipline.queue(&coin), &steps, limit);
@@ -213,7 +214,7 @@ proptest! {
 #[test]
 fn the_last_priority_has_its_share_and_no_more() {
     let mut pool = Pool::default();
-    let unmarked = StrictMarking::PerPort(Marking::NONE);
+    let unmarked = StrictMarking::PerPort([Marking::NONE; PRIORITIES]);
     for (per_mille, expected) in [(0, 0), (50, 50), (250, 250)] {
         let mut queue = Strict::new(unmarked, u64::MAX).with_last_share(per_mille);
         let mut fill = |queue: &mut Strict, priority| {

@@ -178,7 +178,7 @@ impl Cast {
                     // Layers can only overtake each other where several are on the way.
                     (config.chunks_in_flight, config.pushes_at_once) =
                         (LAYERS_AT_ONCE, LAYERS_AT_ONCE);
-                    config.delivery = Some(self.delivery(*bounded, stage, node));
+                    config.delivery = Some(self.delivery(*bounded, (stage, job), node));
                 }
                 let node = parameter_server::Node::new(config);
                 Participant::Server(Box::new(node.map_err(Mistake::here)?))
@@ -187,7 +187,8 @@ impl Cast {
             (Part::Ring, Some(rank)) => {
                 let config = ring::Config::new(job.workers.clone(), rank as u32);
                 let chunk_bytes = job.chunk.map_or(config.chunk_bytes, Bytes::as_u64);
-                let delivery = job.delivery.map(|bounded| self.delivery(bounded, stage, node));
+                let delivery =
+                    job.delivery.map(|bounded| self.delivery(bounded, (stage, job), node));
                 let config = ring::Config { flow, chunk_bytes, delivery, ..config };
                 let ring = ring::Ring::new(config);
                 Participant::Ring(Box::new(ring.map_err(Mistake::here)?))
@@ -209,10 +210,16 @@ impl Cast {
     }
 
     /// How messages of one host travel where a part may be lost.
-    fn delivery(&self, bounded: Bounded, stage: Stage<'_>, node: NodeId) -> Delivery {
+    fn delivery(
+        &self,
+        bounded: Bounded,
+        (stage, job): (Stage<'_>, &Job),
+        node: NodeId,
+    ) -> Delivery {
+        let plan = stage.deliveries.with_servers(job.servers.len());
         let default = Delivery::new(Rng::new(self.id.0).substream("host", node.0.into()));
         Delivery {
-            endpoint: delivery(stage.transport, stage.topology, (node, self.id), stage.deliveries),
+            endpoint: delivery(stage.transport, stage.topology, (node, self.id), plan),
             loss: bounded.loss,
             layers: bounded.layers,
             contents: Contents::Lengths,

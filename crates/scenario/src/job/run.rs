@@ -19,6 +19,8 @@ pub(crate) struct JobRun<'a> {
     /// Rounds that some worker has started and not every worker has ended.
     open: VecDeque<OpenRound>,
     iterations: Vec<Span>,
+    /// End of the last iteration.
+    ended_at: Time,
     sums_at: Vec<Vec<Time>>,
     summed_bytes: Vec<u64>,
     /// Of each worker's own values, those that sums in switches lack.
@@ -41,6 +43,7 @@ impl<'a> JobRun<'a> {
             places: vec![Place::new(&job.script, job.start); workers],
             open: VecDeque::from([OpenRound { started: job.start, unfinished: workers }]),
             iterations: Vec::new(),
+            ended_at: job.start,
             sums_at: vec![Vec::new(); workers],
             summed_bytes: vec![0; workers],
             missing_bytes: vec![0; workers],
@@ -72,7 +75,10 @@ impl<'a> JobRun<'a> {
             round.unfinished -= 1;
         }
         while let Some(round) = self.open.pop_front_if(|round| round.unfinished == 0) {
-            self.iterations.push(now.since(round.started));
+            // A pipelined iteration begins before the last one has ended: it takes the time between their ends.
+            let begun = if script.forward.is_empty() { round.started } else { self.ended_at };
+            self.iterations.push(now.since(begun));
+            self.ended_at = now;
         }
         self.note_start(now, started);
     }

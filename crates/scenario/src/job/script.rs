@@ -6,7 +6,9 @@
 //! | all tensors of a round are handed over | the next one starts, if it is not too far ahead |
 //! | all sums of a round are there | the same |
 //!
-//! A training job is never ahead: what it computes next needs all sums of the last iteration.
+//! A training job is never ahead: what it computes next needs all sums of the last iteration. Where its forward pass is
+//! *pipelined*, it goes on layer by layer: each needs the sums of its own tensors, and the pass may begin while others
+//! are missing.
 
 use std::collections::VecDeque;
 
@@ -20,6 +22,17 @@ pub(crate) struct Script {
     pub(crate) rounds: u64,
     /// How many rounds may be open at once.
     pub(crate) open_rounds: u64,
+    /// Parts of the forward pass, each of which waits for sums of the round before. Empty if a round only starts as a whole.
+    pub(crate) forward: Vec<Forward>,
+}
+
+/// A part of a forward pass that goes on as sums come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Forward {
+    /// Time that it takes.
+    pub(crate) lasts: Span,
+    /// Tensors of the round before whose sums it needs.
+    pub(crate) needs: Vec<usize>,
 }
 
 /// A tensor of a round.
@@ -42,21 +55,54 @@ pub(crate) struct Place {
     next: usize,
     /// Rounds whose sums are all there, and all before them.
     ended: u64,
-    /// How many sums each round lacks that has started and not ended.
-    missing: VecDeque<usize>,
+    /// Sums of each round that has started and not ended.
+    open: VecDeque<Sums>,
+    /// Parts of the forward pass of the round that are computed, and the time at which the last of them ends.
+    passed: usize,
+    passed_at: Time,
+}
+
+/// Sums of a round.
+#[derive(Clone, Debug)]
+struct Sums {
+    /// Tensors whose sums are there.
+    present: Vec<bool>,
+    /// Number of the others.
+    missing: usize,
+}
+
+impl Sums {
+    fn new(script: &Script) -> Sums {
+        let tensors = script.tensors.len();
+        Sums { present: vec![false; tensors], missing: tensors }
+    }
+
+    fn add(&mut self, tensor: usize) {
+        self.missing -= usize::from(!std::mem::replace(&mut self.present[tensor], true));
+    }
 }
 
 impl Place {
     /// At the beginning.
     pub(crate) fn new(script: &Script, start: Time) -> Place {
-        let missing = VecDeque::from([script.tensors.len()]);
-        Place { round: 0, started: start, next: 0, ended: 0, missing }
+        let open = VecDeque::from([Sums::new(script)]);
+        let mut place = Place {
+            round: 0,
+            started: start,
+            next: 0,
+            ended: 0,
+            open,
+            passed: 0,
+            passed_at: start,
+        };
+        place.pass_forward(start, script);
+        place
     }
 
     /// When it has something to hand over, and what. `None` while it waits for sums, and at
     /// the end.
     pub(crate) fn next(&self, script: &Script) -> Option<(Time, Ready)> {
-        let ready = script.tensors.get(self.next)?;
+        let ready = script.tensors.get(self.next).filter(|_| self.has_passed(script))?;
         // Computing may outlast time itself.
         let at = self.started + ready.at;
         (at < Time::NEVER).then_some((at, *ready))
@@ -75,17 +121,18 @@ impl Place {
         script: &Script,
         operation: u64,
     ) -> (u64, Option<u64>) {
-        let round = operation / script.tensors.len() as u64;
+        let tensors = script.tensors.len() as u64;
+        let (round, tensor) = (operation / tensors, (operation % tensors) as usize);
         let open = round.checked_sub(self.ended).map(|open| open as usize);
-        let Some(missing) = open.and_then(|open| self.missing.get_mut(open)) else {
+        let Some(sums) = open.and_then(|open| self.open.get_mut(open)) else {
             return (0, None);
         };
-        *missing = missing.saturating_sub(1);
+        sums.add(tensor);
         let before = self.ended;
-        while self.missing.front() == Some(&0) {
-            self.missing.pop_front();
+        while self.open.pop_front_if(|sums| sums.missing == 0).is_some() {
             self.ended += 1;
         }
+        self.pass_forward(now, script);
         (self.ended - before, self.start_round(now, script))
     }
 
@@ -105,9 +152,39 @@ impl Place {
         if !is_due || next >= self.ended + script.open_rounds {
             return None;
         }
-        self.missing.push_back(script.tensors.len());
+        self.open.push_back(Sums::new(script));
         (self.round, self.started, self.next) = (next, now, 0);
+        (self.passed, self.passed_at) = (0, now);
+        self.pass_forward(now, script);
         Some(next)
+    }
+
+    /// Computes as much of the forward pass as the sums of the round before allow.
+    fn pass_forward(&mut self, now: Time, script: &Script) {
+        if self.has_passed(script) {
+            return;
+        }
+        while let Some(part) = script.forward.get(self.passed) {
+            if !part.needs.iter().all(|&tensor| self.has_sum_before(tensor)) {
+                return;
+            }
+            self.passed += 1;
+            self.passed_at = self.passed_at.max(now) + part.lasts;
+        }
+        // Tensors get ready as if the pass had begun later and had never waited.
+        let whole = script.forward.iter().fold(Span::ZERO, |whole, part| whole + part.lasts);
+        self.started = Time::ZERO + self.passed_at.since(Time::ZERO + whole);
+    }
+
+    /// Returns whether the forward pass of the round is computed, or is not computed in parts.
+    fn has_passed(&self, script: &Script) -> bool {
+        self.passed == script.forward.len()
+    }
+
+    /// Returns whether the sum of a tensor of the round before is there.
+    fn has_sum_before(&self, tensor: usize) -> bool {
+        let open = self.round.checked_sub(self.ended + 1).map(|open| open as usize);
+        open.and_then(|open| self.open.get(open)).is_none_or(|sums| sums.present[tensor])
     }
 }
 
@@ -117,7 +194,8 @@ mod tests {
 
     fn script(at_ps: &[u64], rounds: u64, open_rounds: u64) -> Script {
         let ready = |&ps: &u64| Ready { at: Span::from_ps(ps), values: ps / 10, layer: 0 };
-        Script { tensors: at_ps.iter().map(ready).collect(), rounds, open_rounds }
+        let tensors = at_ps.iter().map(ready).collect();
+        Script { tensors, rounds, open_rounds, forward: Vec::new() }
     }
 
     fn at(ps: u64) -> Time {
@@ -164,6 +242,36 @@ mod tests {
         assert_eq!(place.on_sum(at(9), &script, 2), (1, None));
         assert_eq!(place.on_sum(at(9), &script, 3), (1, None));
         assert!(place.is_over(&script));
+    }
+
+    /// Two layers of 50 and 30 ps and a backward pass of 20 and 30 ps, the second layer first.
+    #[test]
+    fn a_pipelined_pass_goes_on_layer_by_layer() {
+        let parts = [(50, 1), (30, 0)];
+        let forward =
+            parts.map(|(ps, tensor)| Forward { lasts: Span::from_ps(ps), needs: vec![tensor] });
+        let script = Script { forward: forward.to_vec(), ..script(&[100, 130], 3, 2) };
+        let mut place = Place::new(&script, at(1_000));
+        assert_eq!(
+            next(&place, &script),
+            Some((at(1_100), 10)),
+            "nothing precedes the first round"
+        );
+        assert_eq!(place.on_submitted(at(1_100), &script), None);
+        assert_eq!(next(&place, &script), Some((at(1_130), 13)));
+        assert_eq!(place.on_submitted(at(1_130), &script), Some(1), "while sums are missing");
+        assert_eq!(next(&place, &script), None, "the first layer waits for its sum");
+        assert_eq!(place.on_sum(at(1_200), &script, 1), (0, None));
+        assert_eq!(next(&place, &script), None, "the second one for its own");
+        // The first layer is computed until 1,250; the sum of the second is there before.
+        assert_eq!(place.on_sum(at(1_220), &script, 0), (1, None));
+        assert_eq!(next(&place, &script), Some((at(1_280 + 20), 10)));
+        assert_eq!(place.on_submitted(at(1_300), &script), None);
+        assert_eq!(place.on_submitted(at(1_330), &script), Some(2));
+        // The sum of the second layer comes last: it begins then.
+        assert_eq!(place.on_sum(at(1_340), &script, 3), (0, None));
+        assert_eq!(place.on_sum(at(1_500), &script, 2), (1, None));
+        assert_eq!(next(&place, &script), Some((at(1_530 + 20), 10)));
     }
 
     #[test]

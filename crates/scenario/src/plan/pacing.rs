@@ -30,7 +30,7 @@ pub(crate) fn has_job_classes(file: &File) -> bool {
 // spec: C-16, M-17
 pub(crate) fn with_job_classes(mut file: File) -> File {
     if has_job_classes(&file) {
-        file.transport.delay_classes = DelayClassesWord::MostUrgent;
+        file.transport.delay_classes = Some(DelayClassesWord::MostUrgent);
     }
     file
 }

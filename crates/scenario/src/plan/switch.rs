@@ -66,13 +66,8 @@ fn strict(table: &SwitchTable) -> Result<StrictMarking, Mistake> {
             let message = "ecn-threshold and ecn-thresholds exclude each other: keep one";
             Err(Mistake::at("ecn-thresholds", message))
         }
-        (Some(_), EcnWord::Port) => {
-            let message = "ecn-counts = \"port\" has one threshold for all priorities: write \
-                           ecn-threshold, or ecn-counts = \"queue\"";
-            Err(Mistake::at("ecn-thresholds", message))
-        }
-        (Some(thresholds), EcnWord::Queue) => by_priority(table, thresholds),
-        (None, EcnWord::Port) => Ok(StrictMarking::PerPort(marking(table))),
+        (Some(thresholds), _) => by_priority(table, thresholds),
+        (None, EcnWord::Port) => Ok(StrictMarking::PerPort([marking(table); PRIORITIES])),
         (None, EcnWord::Queue) => Ok(StrictMarking::PerQueue([marking(table); PRIORITIES])),
     }
 }
@@ -102,7 +97,11 @@ fn by_priority(table: &SwitchTable, thresholds: &[Bytes]) -> Result<StrictMarkin
         ));
     };
     let of = |threshold| marking(&SwitchTable { ecn_threshold: Some(threshold), ..table.clone() });
-    Ok(StrictMarking::PerQueue(thresholds.map(of)))
+    let markings = thresholds.map(of);
+    Ok(match table.ecn_counts {
+        EcnWord::Queue => StrictMarking::PerQueue(markings),
+        EcnWord::Port => StrictMarking::PerPort(markings),
+    })
 }
 
 /// Keys of one kind of queues say nothing about another.

@@ -1,17 +1,17 @@
 //! From the table of the transport to its settings.
 
 use thalweg_baselines::{Past, homa, ndp, pfabric};
-use thalweg_core::{Bytes, JobId, NodeId, Rng, Span};
+use thalweg_core::{Bytes, NodeId, Rng, Span};
 use thalweg_deliver::{LossBound, Start};
 use thalweg_fabric::Topology;
 use thalweg_flow::{
     Config, ConfigError, Endpoint, LossDetection, MessageConfig, MessageConfigError,
 };
-use thalweg_transport::control::{Dctcp, Delay, DelayRate, SampledClasses};
-use thalweg_transport::{Control, ControlError, Credentials, RtoLimits};
+use thalweg_transport::control::Dctcp;
+use thalweg_transport::{Control, ControlError};
 
-use super::as_key;
-use super::control::{self, QUEUE_TARGET};
+use super::delivery::{DeliveryPlan, delivery};
+use super::{as_key, control};
 use crate::error::Mistake;
 use crate::file::{ControlWord, LossDetectionWord, PastWord, TransportTable};
 use crate::ideal::{Ideal, PacketSizes};
@@ -35,17 +35,6 @@ pub(crate) enum Protocol {
         loss: LossBound,
         plan: DeliveryPlan,
     },
-}
-
-/// Settings of the deliveries of flows and of jobs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DeliveryPlan {
-    /// Every packet takes another path.
-    sprays: bool,
-    /// The congestion control. `None` for the published rate, which follows from the link of each host.
-    control: Option<Control>,
-    /// Classes whose round trips the control reads, if it is one by delay.
-    classes: SampledClasses,
 }
 
 /// Packets of a queue that cuts what comes on top, as published for NDP.
@@ -129,61 +118,6 @@ impl Protocol {
     }
 }
 
-/// A delivery's packets have at most so many bytes of values.
-const MOST_SEGMENT_BYTES: u32 = u16::MAX as u32;
-
-/// Settings of a host's deliveries.
-pub(crate) fn delivery(
-    windows: &Config,
-    topology: &Topology,
-    (host, job): (NodeId, JobId),
-    plan: DeliveryPlan,
-) -> thalweg_deliver::Config {
-    let default = thalweg_deliver::Config::default();
-    let (line_rate, rate) = (topology.host_cable(host).rate, DelayRate::default());
-    let rate = DelayRate { line_rate, floor: rate.floor.min(line_rate), ..rate };
-    let (messages, least) = (&windows.messages, windows.min_rto);
-    thalweg_deliver::Config {
-        credentials: Credentials { job, ..Credentials::default() },
-        segment_bytes: messages.segment_bytes.min(MOST_SEGMENT_BYTES) as u16 & !3,
-        overhead_bytes: messages.overhead_bytes,
-        paths: if plan.sprays { default.paths } else { 1 },
-        control: plan.control.unwrap_or(rate.into()).with_classes(plan.classes),
-        initial_window_packets: windows.initial_window_packets,
-        waits: RtoLimits {
-            initial: least,
-            min: default.waits.min.min(least),
-            max: default.waits.max.max(least),
-        },
-        ..default
-    }
-}
-
-/// Reads the settings of deliveries.
-pub(crate) fn delivery_plan(
-    table: &TransportTable,
-    windows: &Config,
-    topology: &Topology,
-) -> Result<DeliveryPlan, Mistake> {
-    let control = match table.delivery_control.as_deref() {
-        None | Some("rate") => None,
-        Some("delay") => Some(Delay::to(QUEUE_TARGET).into()),
-        Some(word) => Some(control::named(word).ok_or_else(|| {
-            let message = format!(
-                "{word:?} is no control of deliveries: write \"rate\", \"delay\", {} or a size, \"240KB\"",
-                control::names(|_| true)
-            );
-            Mistake::at("delivery-control", message)
-        })?),
-    };
-    let round_trip = longest_round_trip(windows, topology);
-    Ok(DeliveryPlan {
-        sprays: table.spray.unwrap_or(true),
-        control: control.map(|control: Control| control.with_base_rtt(round_trip)),
-        classes: control::sampled_classes(table.delay_classes),
-    })
-}
-
 /// How flows travel. Windows and waits that the file leaves out follow from the longest way between
 /// two hosts.
 pub(crate) fn protocol(
@@ -247,7 +181,7 @@ fn check_keys(table: &TransportTable, protocol: &Protocol) -> Result<(), Mistake
         let message = "only control = \"deliver\" may lose anything: write that, or take this away";
         return Err(Mistake::at("loss", message));
     }
-    let has_window = !matches!(protocol, Protocol::Deliver { plan, .. } if plan.control.is_none());
+    let has_window = !matches!(protocol, Protocol::Deliver { plan, .. } if plan.is_rate());
     let foreign = [
         ("dctcp-gain", table.dctcp_gain.is_some()),
         ("dctcp-initial-alpha", table.dctcp_initial_alpha.is_some()),
@@ -308,7 +242,8 @@ fn paths(topology: &Topology) -> u8 {
 pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
     let (default, messages) = (Config::default(), MessageConfig::default());
     let config = Config {
-        control: flow_control(table).with_classes(control::sampled_classes(table.delay_classes)),
+        control: flow_control(table)
+            .with_classes(control::sampled_classes(table.delay_classes.unwrap_or_default())),
         messages: MessageConfig {
             segment_bytes: table.segment_bytes.unwrap_or(messages.segment_bytes),
             overhead_bytes: table.overhead_bytes.unwrap_or(messages.overhead_bytes),

@@ -40,6 +40,7 @@ impl Setting<'_> {
                 tensors: vec![Ready { at: Span::ZERO, values: bytes / VALUE_BYTES, layer: 0 }],
                 rounds: table.rounds,
                 open_rounds: table.in_flight,
+                forward: Vec::new(),
             },
         })))
     }

@@ -1,13 +1,15 @@
 //! From the table of a training job to the job.
 
 use thalweg_core::Time;
-use thalweg_workload::{Buckets, Compute, Model, TrainingError, TrainingJob, models};
+use thalweg_workload::{
+    Buckets, Compute, IterationPlan, Model, TrainingError, TrainingJob, models,
+};
 
 use super::members::{Members, chunk, delivery, layer_priorities};
 use super::{Setting, Traffic};
 use crate::error::Mistake;
 use crate::file::TrainingTable;
-use crate::job::{Job, JobKind, Ready, Script, VALUE_BYTES};
+use crate::job::{Forward, Job, JobKind, Ready, Script, VALUE_BYTES};
 
 impl Setting<'_> {
     pub(super) fn training(&self, table: &TrainingTable) -> Result<Traffic, Mistake> {
@@ -29,6 +31,10 @@ impl Setting<'_> {
             layer: u16::try_from(gradient.layer).unwrap_or(u16::MAX),
         };
         let layers = training.model.layers().len();
+        let forward = match table.pipelined {
+            true => forward(&training.model, &plan),
+            false => Vec::new(),
+        };
         let carrier = (table.transport, table.loss, table.parameters);
         Ok(Traffic::Job(Box::new(Job {
             kind: JobKind::Training,
@@ -44,7 +50,9 @@ impl Setting<'_> {
             script: Script {
                 tensors: plan.gradients.iter().map(ready).collect(),
                 rounds: table.iterations,
-                open_rounds: 1,
+                // The next round begins while sums of the last one are missing.
+                open_rounds: 1 + u64::from(table.pipelined),
+                forward,
             },
         })))
     }
@@ -67,6 +75,21 @@ impl Setting<'_> {
             }
         }
     }
+}
+
+/// The layers of the forward pass, each with the gradients that have tensors of it.
+fn forward(model: &Model, plan: &IterationPlan) -> Vec<Forward> {
+    let mut parts: Vec<_> =
+        plan.layers.iter().map(|&lasts| Forward { lasts, needs: Vec::new() }).collect();
+    for (number, gradient) in plan.gradients.iter().enumerate() {
+        for &tensor in &gradient.tensors {
+            let needs = &mut parts[model.tensors()[tensor].layer].needs;
+            if needs.last() != Some(&number) {
+                needs.push(number);
+            }
+        }
+    }
+    parts
 }
 
 fn compute(table: &TrainingTable) -> Result<Compute, Mistake> {

@@ -6,6 +6,7 @@
 use thalweg_core::{Bytes, Rate, Rng, Span, Time};
 use thiserror::Error;
 
+use super::arrivals::ArrivalMeter;
 use super::classes::ClassFilter;
 use super::queueing::BaseRtt;
 use super::{
@@ -38,6 +39,32 @@ pub struct DelayRate {
     pub burst: Span,
     /// Classes whose round trips are read. Default all of them.
     pub classes: SampledClasses,
+    /// Least rate that an echo may leave. Default `floor`, as published.
+    pub cuts_to: RateFloor,
+    /// Rate of a burst that begins. Default that of the link, as published.
+    pub starts_at: RateStart,
+}
+
+/// Least rate that an echo may leave.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RateFloor {
+    /// [`DelayRate::floor`], as published.
+    Least,
+    /// 0.85 of the rate at which packets arrive, as echoes report it: what arrives now, the network carries. When
+    /// the round trip is acceptable again the rate goes back to that at once. After five round trips of growth it grows by
+    /// a 64th of its share of the line rate a round trip.
+    // spec: M-18
+    Arrivals,
+}
+
+/// Rate of a burst that begins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RateStart {
+    /// The line rate at first, as published; then the rate with which the last burst ended.
+    LineRate,
+    /// The line rate, divided by the known number of nodes that send to the same receiver at the same time.
+    // spec: M-19
+    Shared,
 }
 
 /// Echoes that may lower the rate.
@@ -63,11 +90,23 @@ impl Default for DelayRate {
             cuts: RateCuts::OnceARoundTrip,
             burst: Span::from_us(10),
             classes: SampledClasses::All,
+            cuts_to: RateFloor::Least,
+            starts_at: RateStart::LineRate,
         }
     }
 }
 
 const STEP: Rate = Rate::from_mbps(40);
+
+/// Share of the rate of arrival that a cut leaves at least, in percent.
+const FLOOR_PERCENT: u128 = 85;
+
+/// Part of the line rate, divided by the known senders, by which the rate grows in a round trip of fast growth: all of
+/// them grow at once.
+const GROWTH_PART: u64 = 64;
+
+/// Round trips of growth in a row, after which growth is fast.
+const FAST_AFTER: u32 = 5;
 
 /// Reason why settings of a rate by delay are invalid. The configuration is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -145,6 +184,20 @@ pub(super) struct PacedRate {
     /// Time at which the rate last fell.
     fell_at: Option<Time>,
     departures: DepartureClock,
+    arrivals: ArrivalMeter,
+    growth: Growth,
+    /// The line rate, divided by the known senders.
+    share: Rate,
+}
+
+/// Round trips in which the rate grew, since it last fell.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    round_trips: u32,
+    /// Beginning of the current one.
+    since: Time,
+    /// Time at which the rate last grew.
+    last: Time,
 }
 
 impl PacedRate {
@@ -158,6 +211,9 @@ impl PacedRate {
             classes: ClassFilter::new(config.classes),
             fell_at: None,
             departures: DepartureClock::default(),
+            arrivals: ArrivalMeter::default(),
+            growth: Growth::default(),
+            share: config.line_rate,
         }
     }
 
@@ -174,7 +230,7 @@ impl PacedRate {
         self.last = Some(round_trip);
         let (low, high) = self.thresholds();
         if round_trip < low || has_fallen {
-            self.set(self.rate.as_bps().saturating_add(self.config.step.as_bps()));
+            self.grow(now, round_trip, high);
         }
         let is_new = match (self.config.cuts, self.fell_at) {
             (RateCuts::OnceARoundTrip, Some(fell_at)) => now.since(fell_at) >= round_trip,
@@ -182,9 +238,37 @@ impl PacedRate {
         };
         if round_trip > high && is_new {
             self.fell_at = Some(now);
+            self.growth = Growth { round_trips: 0, since: now, last: now };
             let excess = u128::from((round_trip - high).as_ps());
             self.fall(excess, u128::from(round_trip.as_ps()));
         }
+    }
+
+    fn grow(&mut self, now: Time, round_trip: Span, high: Span) {
+        let rate = self.rate.as_bps();
+        let step = self.config.step.as_bps();
+        if self.config.cuts_to == RateFloor::Least {
+            return self.set(rate.saturating_add(step));
+        }
+        // spec: M-18
+        let Growth { round_trips, since, last } = self.growth;
+        let is_next = now.since(since) >= round_trip;
+        let round_trips = round_trips.saturating_add(u32::from(is_next));
+        self.growth = Growth { round_trips, since: if is_next { now } else { since }, last: now };
+        let part = match round_trips >= FAST_AFTER {
+            true => self.part(now.since(last), round_trip),
+            false => 0,
+        };
+        let arrives = self.arrivals.rate().filter(|_| round_trip <= high);
+        let rate = rate.max(arrives.map_or(0, Rate::as_bps));
+        self.set(rate.saturating_add(step.max(part)));
+    }
+
+    /// Growth of the time since the last one, of which a round trip counts at most.
+    fn part(&self, since: Span, round_trip: Span) -> u64 {
+        let whole = u128::from(self.share.as_bps() / GROWTH_PART);
+        let (since, round_trip) = (since.min(round_trip).as_ps(), round_trip.as_ps().max(1));
+        (whole * u128::from(since) / u128::from(round_trip)) as u64
     }
 
     /// Round trips below which the rate grows, and above which it falls, on this path.
@@ -202,8 +286,19 @@ impl PacedRate {
     fn fall(&mut self, excess: u128, whole: u128) {
         let bps = u128::from(self.rate.as_bps());
         let cut = bps * u128::from(self.config.decrease_permille) * excess / (1_000 * whole);
-        // The cut is at most the whole rate.
-        self.set((bps - cut) as u64);
+        // The cut is at most the whole rate. What arrives of a burst may be more than was sent on average.
+        self.set(((bps - cut) as u64).max(self.arriving().min(self.rate.as_bps())));
+    }
+
+    /// Rate that a cut leaves at least.
+    // spec: M-18
+    fn arriving(&self) -> u64 {
+        let arrives = match self.config.cuts_to {
+            RateFloor::Least => None,
+            RateFloor::Arrivals => self.arrivals.rate(),
+        };
+        // A share of what fits, fits.
+        arrives.map_or(0, |rate| (u128::from(rate.as_bps()) * FLOOR_PERCENT / 100) as u64)
     }
 
     fn set(&mut self, bps: u64) {
@@ -222,12 +317,23 @@ impl Controller for PacedRate {
 
     #[inline]
     fn on_ack(&mut self, acked: &Acked, _rng: &mut Rng) -> bool {
-        if let Some(round_trip) = acked.round_trip
-            && self.classes.admits(acked)
-        {
+        let Some(round_trip) = acked.round_trip else { return false };
+        if let Some(arrived) = acked.arrived {
+            self.arrivals.on_report(arrived, round_trip);
+        }
+        if self.classes.admits(acked) {
             self.on_echo(acked.now, round_trip);
         }
         false
+    }
+
+    // spec: M-19
+    fn on_burst(&mut self, senders: u32) {
+        self.arrivals.pause();
+        if self.config.starts_at == RateStart::Shared {
+            self.set(self.config.line_rate.as_bps() / u64::from(senders.max(1)));
+            self.share = self.rate;
+        }
     }
 
     /// Losses are tolerated.
@@ -237,6 +343,7 @@ impl Controller for PacedRate {
 
     /// No answer in time is an echo that takes for ever.
     fn on_timeout(&mut self, _now: Time) {
+        self.arrivals = ArrivalMeter::default();
         self.fall(1, 1);
     }
 
@@ -254,6 +361,7 @@ impl Controller for PacedRate {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ArrivalCount;
     use super::super::testing::{acked, rng};
     use super::*;
 
@@ -351,6 +459,72 @@ mod tests {
         };
         assert_eq!(rate(SampledClasses::MostUrgent), mbps(10_000));
         assert!(rate(SampledClasses::All) < mbps(6_100));
+    }
+
+    /// A control at 10 Gbps that follows the rate of arrival, after echoes every 100 µs: round trip, and rate in Mbps
+    /// at which packets arrived until then.
+    fn by_arrivals(echoes: &[(u64, u64)]) -> PacedRate {
+        let (line_rate, cuts_to) = (mbps(10_000), RateFloor::Arrivals);
+        let mut control = PacedRate::new(DelayRate { line_rate, cuts_to, ..DelayRate::default() });
+        let (mut now, mut bytes) = (Time::ZERO, 0);
+        for &(us, arrives_mbps) in echoes {
+            let arrived = Some(ArrivalCount { bytes, at: now });
+            let round_trip = Some(Span::from_us(us));
+            control.on_ack(&Acked { now, round_trip, arrived, ..acked() }, &mut rng());
+            now += Span::from_us(100);
+            bytes += 100 * arrives_mbps / 8;
+        }
+        control
+    }
+
+    // spec: M-18 machine
+    #[test]
+    fn a_cut_leaves_most_of_what_arrives() {
+        assert_eq!(rate_after(&[80, 5_000]), mbps(4_000), "as published");
+        let after = |arrives| by_arrivals(&[(80, arrives), (80, arrives), (5_000, 0)]).rate();
+        assert_eq!(after(8_000), mbps(6_800), "0.85 of it");
+        assert_eq!(after(2_000), mbps(4_000), "the cut itself leaves more");
+        // More arrives than leaves, since packets that waited come together: no cut raises the rate.
+        let mut echoes = vec![(80, 2_000), (80, 2_000), (5_000, 0), (300, 90_000), (300, 0)];
+        let before = by_arrivals(&echoes).rate();
+        echoes.push((5_000, 0));
+        assert_eq!(by_arrivals(&echoes).rate(), before);
+    }
+
+    // spec: M-18 machine
+    #[test]
+    fn after_a_cut_the_rate_is_that_of_arrival_at_once_and_then_grows_ever_faster() {
+        let mut echoes = vec![(80, 6_000), (80, 6_000), (5_000, 6_000)];
+        assert_eq!(by_arrivals(&echoes).rate(), mbps(5_100));
+        // Between the thresholds, and shorter than before: a step.
+        echoes.push((100, 6_000));
+        assert_eq!(by_arrivals(&echoes).rate(), mbps(6_040));
+        let mut last = by_arrivals(&echoes).rate().as_bps();
+        let mut steps = Vec::new();
+        for us in [99, 98, 97, 96, 95] {
+            echoes.push((us, 6_000));
+            let rate = by_arrivals(&echoes).rate().as_bps();
+            steps.push((rate - last) / 1_000_000);
+            last = rate;
+        }
+        assert_eq!(steps, [40, 40, 40, 156, 156], "a 64th of the line rate");
+    }
+
+    // spec: M-19 machine
+    #[test]
+    fn a_burst_begins_with_its_share() {
+        let burst = |starts_at, senders| {
+            let line_rate = mbps(10_000);
+            let mut control =
+                PacedRate::new(DelayRate { line_rate, starts_at, ..DelayRate::default() });
+            control.on_burst(senders);
+            control.rate()
+        };
+        assert_eq!(burst(RateStart::Shared, 4), mbps(2_500));
+        assert_eq!(burst(RateStart::Shared, 1), mbps(10_000));
+        assert_eq!(burst(RateStart::Shared, 0), mbps(10_000));
+        assert_eq!(burst(RateStart::Shared, u32::MAX), mbps(40), "the floor");
+        assert_eq!(burst(RateStart::LineRate, 4), mbps(10_000), "as published");
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub fn acked() -> Acked {
         transmission: 0,
         next_transmission: 10,
         info: None,
+        arrived: None,
     }
 }
 

@@ -29,7 +29,15 @@ const DATA_BYTES: Header = [
     1, 0, 0, 0, 0, 0, 0, 0, // flags, reserved
 ];
 
-const ACK: Ack = Ack { name: NAME, sent_at: Time::from_ps(0x0102_0304), congested: true, class: 5 };
+const ACK: Ack = Ack {
+    name: NAME,
+    sent_at: Time::from_ps(0x0102_0304),
+    congested: true,
+    is_spent: true,
+    class: 5,
+    arrived_bytes: 0x0a0b_0c0d,
+    arrived_at: Time::from_ps(0x1a1b_1c1d),
+};
 
 const ACK_BYTES: Header = [
     0x54, 0x57, 0x22, 33, 9, 0, 0, 0, // magic, versions, kind, epoch, lane
@@ -37,9 +45,9 @@ const ACK_BYTES: Header = [
     0, 0, 0, 0, 0, 0, 0, 0, // tag
     0x1a, 0, 0, 0, 0, 0, 0, 0, // operation
     4, 3, 2, 1, 0, 0, 0, 0, // sent_at
-    0x0b, 0, 0, 0, 1, 5, 0, 0, // tensor, flags, class, reserved
-    0, 0, 0, 0, 0, 0, 0, 0, // reserved
-    0, 0, 0, 0, 0, 0, 0, 0, // reserved
+    0x0b, 0, 0, 0, 3, 5, 0, 0, // tensor, flags, class, reserved
+    0x0d, 0x0c, 0x0b, 0x0a, 0, 0, 0, 0, // arrived_bytes
+    0x1d, 0x1c, 0x1b, 0x1a, 0, 0, 0, 0, // arrived_at
 ];
 
 /// A tensor of 3,500 bytes in segments of 1,408, of which a tenth may be lost.
@@ -90,7 +98,8 @@ fn reserved_bits_are_refused() {
     let error = DeliverError::Reserved;
     let flags = |at| (1..8).map(move |bit| (at, bit));
     assert_refused(&DATA_BYTES, whole(57..64).chain(flags(56)), Data::decode, error);
-    assert_refused(&ACK_BYTES, whole(46..64).chain(flags(44)), Ack::decode, error);
+    let flags_of_ack = (2..8).map(|bit| (44, bit));
+    assert_refused(&ACK_BYTES, whole(46..48).chain(flags_of_ack), Ack::decode, error);
     let unused = whole((48..52).chain(60..64));
     assert_refused(&OFFER_BYTES, unused, Control::decode, error);
     // A stop says nothing but its name.
@@ -180,14 +189,17 @@ proptest! {
         (epoch, class) in (0..=EPOCH_MAX, 0..=CLASS_MAX),
         (sent_at, offset) in (any::<u64>(), 0..u64::MAX >> 1),
         (layer, payload_bytes) in (any::<u16>(), 1..=u16::MAX),
-        (echo, congested) in any::<(bool, bool)>(),
+        (echo, congested, is_spent) in any::<(bool, bool, bool)>(),
+        (arrived_bytes, arrived_at) in any::<(u64, u64)>(),
         verb in verbs(),
     ) {
         let name = TensorName { job: JobId(job), epoch, operation, tensor };
         let (sent_at, offset) = (Time::from_ps(sent_at), Bytes::new(offset));
         let data = Data { name, sent_at, offset, layer, payload_bytes, echo };
         prop_assert_eq!(Data::decode(&data.to_header()), Ok(data));
-        let ack = Ack { name, sent_at, congested, class };
+        let arrived_at = Time::from_ps(arrived_at);
+        let ack =
+            Ack { name, sent_at, congested, is_spent, class, arrived_bytes, arrived_at };
         prop_assert_eq!(Ack::decode(&ack.to_header()), Ok(ack));
         let control = Control { name, verb };
         prop_assert_eq!(Control::decode(&control.to_header()), Ok(control));

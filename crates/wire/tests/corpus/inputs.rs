@@ -307,8 +307,16 @@ fn segment_headers() -> [(&'static str, Header); 4] {
     };
     let last =
         deliver::Data { offset: Bytes::new(14_080), payload_bytes: 12, echo: false, ..first };
-    let ack = deliver::Ack { name: NAME, sent_at: first.sent_at, congested: false, class: 0 };
-    let marked = deliver::Ack { congested: true, class: 3, ..ack };
+    let ack = deliver::Ack {
+        name: NAME,
+        sent_at: first.sent_at,
+        congested: false,
+        is_spent: false,
+        class: 0,
+        arrived_bytes: 14_860,
+        arrived_at: Time::from_ps(7_654_321),
+    };
+    let marked = deliver::Ack { congested: true, is_spent: true, class: 3, ..ack };
     [
         ("segment-first", first.to_header()),
         ("segment-last", last.to_header()),

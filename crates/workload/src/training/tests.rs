@@ -61,6 +61,21 @@ fn passes_are_split_by_work() {
 }
 
 #[test]
+fn the_forward_pass_is_split_by_work() {
+    let plan = timed().plan().unwrap();
+    assert_eq!(plan.layers, [100, 200, 100].map(Span::from_ps));
+    let text = r#"{
+        "model": "bare",
+        "parameters": [
+            {"name": "a.w", "shape": [30], "numel": 30, "grad_ready_rank": 1},
+            {"name": "b.w", "shape": [10], "numel": 10, "grad_ready_rank": 0}
+        ]
+    }"#;
+    let bare = TrainingJob { model: Model::from_json(text).unwrap(), ..timed() }.plan().unwrap();
+    assert_eq!(bare.layers, [300, 100].map(Span::from_ps), "by size where no work is known");
+}
+
+#[test]
 fn buckets_close_when_they_are_full() {
     let buckets = |first, others| Buckets { first: Bytes::new(first), others: Bytes::new(others) };
     let contents = |buckets| {

@@ -1,6 +1,6 @@
 use super::*;
 
-const UNMARKED: [StrictMarking; 2] = [StrictMarking::PerPort(Marking::NONE); 2];
+const UNMARKED: [StrictMarking; 2] = [StrictMarking::PerPort([Marking::NONE; PRIORITIES]); 2];
 
 fn of_class(pool: &mut Pool, class: TrafficClass, priority: u8, wire_bytes: u32) -> PacketRef {
     let dscp = Dscp::of_priority(priority).in_class(class);
@@ -115,7 +115,10 @@ fn a_class_marks_by_what_waits_of_itself() {
     let mut pool = Pool::default();
     let mut queue = Fair::new(
         [1, 1],
-        [StrictMarking::PerPort(marking(3_000)), StrictMarking::PerQueue(of_training)],
+        [
+            StrictMarking::PerPort([marking(3_000); PRIORITIES]),
+            StrictMarking::PerQueue(of_training),
+        ],
     );
     let mut marked = |class: TrafficClass, priorities: [u8; 6]| {
         priorities.map(|priority| {

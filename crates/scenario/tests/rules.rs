@@ -1,0 +1,186 @@
+//! Rules of deliveries that are not published: a job with each of them alone, and with all but one.
+
+use thalweg_scenario::{Outcome, Scenario};
+use thalweg_workload::models;
+
+/// Every rule: its name, its setting, and the published one.
+const RULES: [(&str, &str, &str); 5] = [
+    ("most urgent class", "delay-classes = \"most-urgent\"", "delay-classes = \"all\""),
+    ("rate of arrival", "delivery-floor = \"arrivals\"", "delivery-floor = \"least\""),
+    ("known senders", "delivery-start = \"shared\"", "delivery-start = \"line-rate\""),
+    ("whole tensors", "delivery-order = \"tensors\"", "delivery-order = \"packets\""),
+    ("thresholds", "", "delivery-high = \"125us\"\ndelivery-reference = \"8us\""),
+];
+
+/// All choices of rules that are shown: none, each alone, all but one, all.
+fn choices() -> Vec<(String, Vec<bool>)> {
+    let mut choices = vec![("as published".to_owned(), vec![false; RULES.len()])];
+    for is_alone in [true, false] {
+        for (number, (name, ..)) in RULES.iter().enumerate() {
+            let on = (0..RULES.len()).map(|other| (other == number) == is_alone).collect();
+            choices.push((format!("{} {name}", if is_alone { "only" } else { "without" }), on));
+        }
+    }
+    choices.push(("all".to_owned(), vec![true; RULES.len()]));
+    choices
+}
+
+fn keys(on: &[bool]) -> String {
+    let key = |(is_on, (_, rule, published)): (&bool, &(_, &str, &str))| {
+        format!("{}\n", if *is_on { *rule } else { *published })
+    };
+    on.iter().zip(&RULES).map(key).collect()
+}
+
+fn run(text: &str, seed: u64) -> Outcome {
+    let scenario = Scenario::parse("rules.toml", text, &|name| Ok(model(name)));
+    let outcome = scenario.unwrap_or_else(|error| panic!("{error}")).run_bare(seed).finish();
+    assert_eq!(outcome.check, Ok(()), "{text}");
+    outcome
+}
+
+/// Mean of all iterations but the first, in µs.
+fn steady_us(outcome: &Outcome) -> f64 {
+    let later = &outcome.jobs[0].iterations[1..];
+    later.iter().map(|span| span.as_us_f64()).sum::<f64>() / later.len() as f64
+}
+
+/// The layer table of `8x62500`, equal layers, or of `vgg16/40`, a model whose tensors are divided.
+fn model(name: &str) -> String {
+    let parameter = |name: &str, values: u64, rank: usize| {
+        format!(
+            "{{\"name\": \"{name}\", \"shape\": [{values}], \"numel\": {values}, \"grad_ready_rank\": {rank}}}"
+        )
+    };
+    if name == "8x62500" {
+        let layers: Vec<_> =
+            (0..8).map(|layer| parameter(&format!("l{layer}.w"), 62_500, 7 - layer)).collect();
+        return format!("{{\"model\": \"equal layers\", \"parameters\": [{}]}}", layers.join(","));
+    }
+    let whole = models::by_name("vgg16").expect("a built-in model");
+    let rank = |tensor: usize| {
+        whole.ready_order().iter().position(|&own| own == tensor).expect("it has a place")
+    };
+    let parameters: Vec<_> = (0..)
+        .zip(whole.tensors())
+        .map(|(at, own)| parameter(&own.name, (own.values / 40).max(1), rank(at)))
+        .collect();
+    let layers: Vec<_> = whole
+        .layers()
+        .iter()
+        .map(|own| {
+            format!("{{\"module\": \"{}\", \"fwd_flops\": {}}}", own.name, own.forward_flops)
+        })
+        .collect();
+    let (parameters, layers) = (parameters.join(","), layers.join(","));
+    format!("{{\"model\": \"vgg16\", \"parameters\": [{parameters}], \"layers\": [{layers}]}}")
+}
+
+/// Four workers and a server in two racks, with nothing beside them.
+fn one_job(transport: &str, job: &str, loss: f64) -> String {
+    format!(
+        r#"title = "one job"
+[topology.leaf-spine]
+racks = 2
+hosts-per-rack = 4
+spines = 2
+host-cable = {{ rate = "10Gbps", delay = "1us" }}
+uplink = {{ rate = "20Gbps", delay = "1us" }}
+[switch]
+port-buffer = "500KB"
+ecn-threshold = "97.5KB"
+[transport]
+{transport}
+[[faults]]
+loss = {{ on = "everywhere", probability = {loss} }}
+[[traffic]]
+training = {{ collective = "server", chunk = "256KB", json = "8x62500", iterations = 9, forward = "2ms", backward = "4ms", workers = [0, 1, 4, 5], server = 2, {job} }}
+"#
+    )
+}
+
+// spec: M-03, M-18, M-19 simulator
+#[test]
+fn deliveries_of_one_job_are_as_fast_as_flows() {
+    const DELIVER: &str = "transport = \"deliver\", loss = 0.02";
+    let mean = |transport: &str, job: &str, loss: f64| {
+        [1, 2, 3]
+            .map(|seed| steady_us(&run(&one_job(transport, job, loss), seed)))
+            .iter()
+            .sum::<f64>()
+            / 3.0
+    };
+    for (loss, most) in [(0.0, 1.05), (0.005, 1.0)] {
+        let dctcp = mean("", "transport = \"flow\"", loss);
+        println!("loss {loss}: over DCTCP {dctcp:.0} µs");
+        for (name, on) in choices() {
+            let deliver = mean(&keys(&on), DELIVER, loss);
+            println!("{name}: {deliver:.0} µs, {:.3} of DCTCP", deliver / dctcp);
+            let is_all = on.iter().all(|own| *own);
+            assert!(!is_all || deliver <= dctcp * most, "loss {loss}: {deliver} of {dctcp}");
+        }
+    }
+}
+
+/// The parts of `thalweg figure mlt-16 --quick`, for longer.
+fn parts(switch: &str, transport: &str, job: &str) -> String {
+    format!(
+        r#"title = "parts"
+[topology.leaf-spine]
+racks = 4
+hosts-per-rack = 4
+spines = 4
+host-cable = {{ rate = "100Gbps", delay = "1us" }}
+uplink = {{ rate = "100Gbps", delay = "1us" }}
+[switch]
+port-buffer = "512KB"
+{switch}
+[transport]
+{transport}
+[[traffic]]
+training = {{ collective = "server", chunk = "1MB", bucket = "4MB", json = "vgg16/40", iterations = 8, forward = "250us", backward = "500us", workers = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], servers = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], transport = "deliver"{job} }}
+"#
+    )
+}
+
+/// Prints the table of docs/delivery.md.
+#[test]
+#[ignore = "takes minutes: prints a table of the documentation"]
+fn each_rule_in_each_part() {
+    const SELECTIVE: &str = "queues = \"strict\"\ndrop-unmarkable = true\n\
+        ecn-thresholds = [\"512KB\", \"60KB\", \"70KB\", \"80KB\", \"90KB\", \"100KB\", \"110KB\", \"120KB\"]";
+    const EDGE: &str = "queues = \"strict\"\ndrop-unmarkable = true\necn-counts = \"port\"\n\
+        ecn-thresholds = [\"512KB\", \"256KB\", \"277KB\", \"298KB\", \"320KB\", \"341KB\", \"362KB\", \"384KB\"]";
+    const BOUND: &str = ", loss = 0.1, parameters = \"keep-value\"";
+    let parts_of = [
+        ("A", "", false, BOUND),
+        ("A + B", SELECTIVE, false, BOUND),
+        ("A + B, edge", EDGE, false, BOUND),
+        ("C", "", true, ""),
+        ("B + C", SELECTIVE, true, ""),
+        ("A + B + C", SELECTIVE, true, BOUND),
+        ("A + B + C, edge", EDGE, true, BOUND),
+    ];
+    for (name, on) in choices() {
+        let count = on.iter().filter(|own| **own).count();
+        if (2..RULES.len()).contains(&count) {
+            continue;
+        }
+        for (part, switch, sprays, job) in parts_of {
+            for pipelined in [false, true] {
+                let is_extra = pipelined || part.ends_with("edge");
+                if is_extra && count != RULES.len() {
+                    continue;
+                }
+                let job = format!("{job}, pipelined = {pipelined}");
+                let transport = format!("spray = {sprays}\n{}", keys(&on));
+                let outcomes = [1, 2].map(|seed| run(&parts(switch, &transport, &job), seed));
+                let steady_us = outcomes.each_ref().map(steady_us).iter().sum::<f64>() / 2.0;
+                let dropped =
+                    outcomes.each_ref().map(|own| own.stats.dropped()).iter().sum::<u64>();
+                let part = format!("{part}{}", if pipelined { ", pipelined" } else { "" });
+                println!("| {name} | {part} | {steady_us:.0} | {} |", dropped / 2);
+            }
+        }
+    }
+}
