@@ -193,7 +193,9 @@ pub fn squat(
             host: "evil".into(),
             switch: None,
             // Sending threads that it does not have.
-            more_nodes: (2..6).map(|thread| NodeId((thread << 16) | (0xf000 + 8 * number))).collect(),
+            more_nodes: (2..6)
+                .map(|thread| NodeId((thread << 16) | (0xf000 + 8 * number)))
+                .collect(),
             mtu_bytes: None,
             ticket: None,
             settings: Settings::default(),
