@@ -201,8 +201,8 @@ impl Office {
         let idle_bps = self.idle.as_bps();
         let welcome = ToJob::Welcome { version: VERSION, slot_us, idle_bps, by_class };
         self.outputs.push_back(Output::Say(seat, welcome));
-        // A process that comes later has to learn the class of its job.
-        self.agent.renew();
+        // A process that comes later has to learn the class of its job. Other jobs receive nothing.
+        self.agent.renew_job(id);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use thalweg::Error;
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig};
 use thalweg_console::Failure;
 use thalweg_core::Bytes;
+use thalweg_net::descriptors;
 use thalweg_report::format::format_count;
 
 use crate::daemon::{self, Daemon, Manner};
@@ -127,6 +128,10 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     memory.of_token_bytes = flags.token_memory.or(file.token_memory).map(Bytes::as_u64);
     memory.total_bytes = bytes(flags.memory.or(file.memory), memory.total_bytes);
     daemon::say_events();
+    // Connections have what the system allows, not what it begins with. The limits follow from what is there.
+    if let Err(error) = descriptors::raise_limit() {
+        daemon::say(&format!("the number of open files stays as it is: {error}"));
+    }
     let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;
     server.warnings().iter().for_each(daemon::say);
     daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)

@@ -270,6 +270,17 @@ pub(crate) fn descriptor_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Raises the number of descriptors that this process may have to the most that the system lets it have.
+pub(crate) fn raise_descriptor_limit() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` lives through the call, which writes nothing else.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the call reads `limit`, which lives through it.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
+    Ok(())
+}
+
 /// Returns the name of the interface that has an address. `None` if no interface of this host has it.
 pub(crate) fn interface_with(address: IpAddr) -> io::Result<Option<CString>> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();

@@ -469,11 +469,18 @@ impl Agent {
             let idle = state.flows.iter().filter(|flow| flow.is_idle(now));
             let orders = idle.map(|flow| Order::Idle { flow: flow.id });
             self.outputs.extend(orders.map(|order| Output::Order { job, order }));
-            let order = Order::Hold(state.is_held);
-            self.outputs.push_back(Output::Order { job, order });
-            state.given = None;
+            self.outputs.push_back(Output::Order { job, order: state.repeat() });
         }
         self.classify(false);
+    }
+
+    /// Repeats the orders of one job that hold for all of its processes: another one has joined.
+    pub fn renew_job(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            let order = job.repeat();
+            self.order(id, order);
+            self.classify(false);
+        }
     }
 
     /// Receiver of a flow, and its dependence on others.

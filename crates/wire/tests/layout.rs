@@ -91,7 +91,7 @@ fn deliver_fields() -> [Vec<Field>; 3] {
     use deliver::{AckView, ControlView, DataView};
     [
         fields!(DataView: operation, sent_at, offset, tensor, layer, payload_bytes, flags, reserved),
-        fields!(AckView: operation, sent_at, tensor, flags, class, reserved),
+        fields!(AckView: operation, sent_at, tensor, flags, class, reserved, arrived_bytes, arrived_at),
         fields!(ControlView: operation, tensor_bytes, tensor, loss, first, count, segment_bytes,
             layer, reason, reserved),
     ]

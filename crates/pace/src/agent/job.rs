@@ -3,7 +3,7 @@
 use thalweg_core::{Bytes, NodeId, Rate, Time};
 
 use super::bursts::{Bursts, Step};
-use super::{Demand, ReportError, SLOT_BYTES_MAX};
+use super::{Demand, Order, ReportError, SLOT_BYTES_MAX};
 use crate::adjust::Relation;
 use crate::host::{FlowSpec, Host};
 use crate::load::FlowId;
@@ -71,6 +71,12 @@ impl Job {
 
     pub(super) fn flow(&self, id: FlowId) -> Option<&Flow> {
         self.flows.iter().find(|flow| flow.id == id)
+    }
+
+    /// Returns the order whether to keep to plans, and has the class ordered again.
+    pub(super) fn repeat(&mut self) -> Order {
+        self.given = None;
+        Order::Hold(self.is_held)
     }
 
     /// Bytes are handed over. Returns the number of the iteration that begins with them, if one does.

@@ -136,7 +136,8 @@ fn check_ctrl_c(server: SocketAddr, name: &str) {
     assert!(took < Duration::from_secs(2), "{name}: the process was gone after {took:?}");
     assert_eq!(process.expect("error", LIMIT), "[0] aborted by rank 0: Ctrl-C", "{name}");
     if let Some(peer) = peer {
-        let error = peer.barrier().wait().expect_err("the job is over");
+        // Rank 0 may have had its part of the first one.
+        let error = (0..2).find_map(|_| peer.barrier().wait().err()).expect("the job is over");
         assert_eq!(error.to_string(), "aborted by rank 0: Ctrl-C", "{name}");
     }
 }
