@@ -130,7 +130,7 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     daemon::say_events();
     // Connections have what the system allows, not what it begins with. The limits follow from what is there.
     if let Err(error) = descriptors::raise_limit() {
-        daemon::say(&format!("the number of open files stays as it is: {error}"));
+        daemon::say(format!("the number of open files stays as it is: {error}"));
     }
     let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;
     server.warnings().iter().for_each(daemon::say);
