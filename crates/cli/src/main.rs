@@ -6,6 +6,8 @@
 mod agent;
 mod daemon;
 mod figure;
+mod groups;
+mod jobs;
 mod lab;
 mod nccl;
 mod plan;
@@ -20,22 +22,25 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
 use thalweg_bench::{BenchCommand, RankArguments, StreamArguments};
-use thalweg_console::log;
+use thalweg_console::{files, log};
 use thalweg_demo::{DaemonCommand, DemoArguments};
+use thalweg_doctor::DoctorArguments;
 
 /// Sums the gradients of many training workers inside the network and returns the sum to all of them.
 ///
 /// It runs on real networks (switch, server, agent), in labs of namespaces on one machine, and in a deterministic
 /// packet-level simulator that also has the published baselines and repeats published figures.
 #[derive(Parser)]
-#[command(name = "thalweg", version, after_help = EXAMPLES)]
+#[command(name = "thalweg", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
+/// Examples of the first page of help.
 const EXAMPLES: &str = "\
 Examples:
   thalweg demo                                         everything at work on this machine, in a minute
@@ -53,8 +58,15 @@ Examples:
   thalweg agent --address 10.0.3.7 --rate 10gbit       plans when the jobs of this host send
   thalweg token new --secret-file s --job resnet --ranks 8    what the ranks of a job show the server
   thalweg nccl run --server 10.0.0.1:4808 -- torchrun train.py    a program over NCCL, its sums through switches
+  thalweg doctor 10.0.0.2                              what is wrong with the path to a host
   thalweg top                                          what they do, live
   thalweg bench fabric                                 how fast the simulator is on this machine";
+
+const COMPLETIONS: &str = "\
+Examples:
+  thalweg completions bash > ~/.local/share/bash-completion/completions/thalweg
+  thalweg completions zsh > ~/.zfunc/_thalweg
+  thalweg completions fish > ~/.config/fish/completions/thalweg.fish";
 
 #[derive(Subcommand)]
 enum Command {
@@ -90,11 +102,22 @@ enum Command {
     /// Run programs over NCCL with the plug-in, and check that it works here
     #[command(subcommand, long_about = nccl::ABOUT)]
     Nccl(nccl::NcclCommand),
+    /// Find out what is wrong with this host and the network around it, and what to do
+    #[command(long_about = thalweg_doctor::ABOUT)]
+    Doctor(DoctorArguments),
+    /// List the jobs of a server and their ranks
+    Jobs(jobs::JobsArguments),
     /// Watch switches, servers and jobs
     Top(top::TopArguments),
     /// Measure speed
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Print completions for a shell
+    #[command(after_long_help = COMPLETIONS)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
     /// A switch or a server of the demo
     #[command(subcommand, hide = true)]
     DemoDaemon(DaemonCommand),
@@ -113,7 +136,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let matches = groups::arrange(Arguments::command(), EXAMPLES).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = match arguments.command {
         Command::Demo(arguments) => thalweg_demo::demo(&arguments),
         Command::DemoDaemon(command) => thalweg_demo::daemon(&command),
         Command::DemoWorker => thalweg_demo::worker(),
@@ -129,6 +154,13 @@ fn main() -> ExitCode {
         Command::Token(command) => token::token(&command),
         Command::Nccl(command) => nccl::nccl(&command),
         Command::NcclRank(arguments) => nccl::rank(&arguments),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "thalweg", &mut script);
+            files::print(&String::from_utf8_lossy(&script))
+        }
+        Command::Jobs(arguments) => jobs::jobs(&arguments),
+        Command::Doctor(arguments) => thalweg_doctor::doctor(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Bench(command) => thalweg_bench::bench(&command),
         Command::BenchStream(arguments) => thalweg_bench::stream(&arguments),

@@ -13,6 +13,7 @@
 
 mod builder;
 mod error;
+mod firewall;
 mod inhabitants;
 mod kernel;
 mod lab;

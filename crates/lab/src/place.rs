@@ -10,6 +10,7 @@ use netlink_packet_route::link::LinkAttribute;
 use thalweg_core::PRIORITIES;
 
 use crate::error::LabError;
+use crate::firewall;
 use crate::kernel::{BPF, NAMESPACE, NETLINK};
 use crate::link;
 use crate::namespace::on_thread;
@@ -98,6 +99,12 @@ impl Place {
     pub fn take_down(&self) -> Result<(), LabError> {
         let open = || Netlink::open().map_err(|error| NETLINK.refused(error));
         self.run(|| link::take_down(&mut open()?, self.index))?
+    }
+
+    /// Gives it a firewall: UDP that arrives for other ports than one is dropped from now on.
+    pub fn close_udp_but(&self, port: u16) -> Result<(), LabError> {
+        let open = || Netlink::open().map_err(|error| NETLINK.refused(error));
+        self.run(|| firewall::apply(&mut open()?, self.index, port))?
     }
 
     /// What it has sent and received until now.

@@ -2,6 +2,7 @@
 // spec: F-01, F-04
 
 use std::ffi::CString;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
 use thalweg_core::{MTU_BYTES, MTU_BYTES_MAX, MTU_BYTES_MIN, Rate};
@@ -25,6 +26,34 @@ pub fn link_rate_of(address: IpAddr) -> Option<Rate> {
     rate_reported(&driver, sys::speed_of_interface(&name).ok()?)
 }
 
+/// Returns the name of the interface that has an address. `None` if no interface of this host has it.
+pub fn name_of(address: IpAddr) -> Option<String> {
+    interface_of(address).map(|name| name.to_string_lossy().into_owned())
+}
+
+/// Lists the addresses of this host with the names of their interfaces.
+pub fn addresses() -> io::Result<Vec<(String, IpAddr)>> {
+    let found = sys::addresses_of_interfaces()?.into_iter();
+    Ok(found.map(|(name, address)| (name.to_string_lossy().into_owned(), address)).collect())
+}
+
+/// Receive queues of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveQueues {
+    /// Number of queues.
+    pub queues: u32,
+    /// True if UDP ports are among what chooses the queue of a packet. `None` where the driver does not say.
+    pub follows_ports: Option<bool>,
+}
+
+/// Returns the receive queues of the interface that has an address. `None` where no interface has it, and where the driver
+/// does not know.
+pub fn receive_queues_of(address: IpAddr) -> Option<ReceiveQueues> {
+    let name = interface_of(address)?;
+    let queues = sys::receive_queues_of_interface(&name).ok()?;
+    Some(ReceiveQueues { queues, follows_ports: sys::queue_follows_ports(&name).ok() })
+}
+
 /// Returns the rate that a driver reports in Mbps, if it means something.
 fn rate_reported(driver: &str, mbps: u32) -> Option<Rate> {
     // 10 Gbps and 10 Mbps whatever is behind them, and a bridge the largest of its ports.
@@ -39,7 +68,8 @@ fn interface_of(address: IpAddr) -> Option<CString> {
     // All of 127.0.0.0/8 is loopback, which has one address.
     let is_loopback = address.is_loopback() && address.is_ipv4();
     let address = if is_loopback { Ipv4Addr::LOCALHOST.into() } else { address };
-    sys::interface_with(address).ok().flatten()
+    let mut found = sys::addresses_of_interfaces().ok()?.into_iter();
+    found.find_map(|(name, own)| (own == address).then_some(name))
 }
 
 #[cfg(test)]
@@ -63,6 +93,14 @@ mod tests {
         for address in ["127.0.0.1", "127.3.2.1", "192.0.2.1", "2001:db8::1"] {
             assert_eq!(link_rate_of(address.parse().unwrap()), None, "{address}");
         }
+    }
+
+    #[test]
+    fn addresses_have_names() {
+        let loopback: IpAddr = Ipv4Addr::LOCALHOST.into();
+        let name = name_of(loopback).unwrap();
+        assert!(addresses().unwrap().contains(&(name, loopback)));
+        assert_eq!(name_of("192.0.2.1".parse().unwrap()), None);
     }
 
     // spec: F-04 machine

@@ -29,6 +29,7 @@ mod outbox;
 pub mod pacer;
 pub mod peers;
 mod queue;
+pub mod reach;
 pub mod socket;
 pub mod stats;
 mod sys;
@@ -38,11 +39,12 @@ pub mod waker;
 
 pub use clock::SHARED_PHASE;
 pub use driver::{Driver, DriverConfig, DriverError, Turn, Wait};
-pub use interface::{link_rate_of, mtu_of};
+pub use interface::{ReceiveQueues, link_rate_of, mtu_of, receive_queues_of};
 pub use message::{Arrival, MESSAGES_PER_CALL, Message};
 pub use network::{Network, PORTS_PER_NODE, SHARD_PORTS, shard_of};
 pub use pacer::HostPacer;
 pub use peers::{MAX_NODES, PeerError, Peers, STRANGER};
+pub use reach::Reach;
 pub use socket::{
     Endpoint, EndpointConfig, Offload, OpenError, Readiness, SEGMENTS_PER_SEND, SEND_BYTES,
     local_address_towards,

@@ -252,6 +252,13 @@ impl Endpoint {
         self.local_address
     }
 
+    /// Bytes that the kernel keeps for what arrives, and for what the interface has not sent yet.
+    pub fn buffer_bytes(&self) -> io::Result<(usize, usize)> {
+        let socket = &self.sockets[0];
+        // The kernel doubles what it is asked for, to have room for its own records.
+        Ok((socket.recv_buffer_size()? / 2, socket.send_buffer_size()? / 2))
+    }
+
     /// Whether a [`Message`] may hold several datagrams.
     pub fn cuts_sends(&self) -> bool {
         self.cuts_sends

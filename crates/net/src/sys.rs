@@ -281,26 +281,26 @@ pub(crate) fn raise_descriptor_limit() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the name of the interface that has an address. `None` if no interface of this host has it.
-pub(crate) fn interface_with(address: IpAddr) -> io::Result<Option<CString>> {
+/// Lists the addresses of all interfaces of this host.
+pub(crate) fn addresses_of_interfaces() -> io::Result<Vec<(CString, IpAddr)>> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: the call writes one pointer that lives in this frame.
     check(unsafe { libc::getifaddrs(&mut list) })?;
     let mut entry = list;
-    let mut name = None;
-    while name.is_none() && !entry.is_null() {
+    let mut found = Vec::new();
+    while !entry.is_null() {
         // SAFETY: the entry is one of the list, which is there until it is freed below.
         let own = unsafe { &*entry };
-        // SAFETY: as above; an address, where an entry has one, is as long as its family says, and the name has an end.
-        name = unsafe {
-            (address_of(own.ifa_addr) == Some(address)).then(|| CStr::from_ptr(own.ifa_name))
+        // SAFETY: as above; an address, where an entry has one, is as long as its family says.
+        if let Some(address) = unsafe { address_of(own.ifa_addr) } {
+            // SAFETY: as above; the name has an end.
+            found.push((unsafe { CStr::from_ptr(own.ifa_name) }.to_owned(), address));
         }
-        .map(CStr::to_owned);
         entry = own.ifa_next;
     }
     // SAFETY: the list is the one that was made above, and nothing refers to it any more.
     unsafe { libc::freeifaddrs(list) };
-    Ok(name)
+    Ok(found)
 }
 
 /// Reads the address of an interface.
@@ -350,6 +350,34 @@ pub(crate) fn speed_of_interface(name: &CStr) -> io::Result<u32> {
     ask_ethtool(name, COMMAND, &mut answer)?;
     let half = |at: usize| u32::from(u16::from_ne_bytes([answer[at], answer[at + 1]]));
     Ok(half(28) << 16 | half(12))
+}
+
+/// Asks the driver of an interface for its number of receive queues.
+pub(crate) fn receive_queues_of_interface(name: &CStr) -> io::Result<u32> {
+    // `struct ethtool_channels`: four maxima, then the counts of receive, send, other and combined queues.
+    const COMMAND: u32 = 0x3c;
+    let mut answer = [0; 36];
+    ask_ethtool(name, COMMAND, &mut answer)?;
+    let count = |at: usize| {
+        let mut count = [0; 4];
+        count.copy_from_slice(&answer[at..at + 4]);
+        u32::from_ne_bytes(count)
+    };
+    Ok(count(20).saturating_add(count(32)))
+}
+
+/// Asks the driver of an interface whether UDP ports choose the receive queue of a packet of IPv4.
+pub(crate) fn queue_follows_ports(name: &CStr) -> io::Result<bool> {
+    // `struct ethtool_rxnfc`, its first 16 bytes: the command, the kind of packets, and a bit for each field.
+    const COMMAND: u32 = 0x29;
+    const UDP_OVER_IPV4: u32 = 2;
+    const BOTH_PORTS: u64 = 1 << 6 | 1 << 7;
+    let mut answer = [0; 16];
+    answer[4..8].copy_from_slice(&UDP_OVER_IPV4.to_ne_bytes());
+    ask_ethtool(name, COMMAND, &mut answer)?;
+    let mut fields = [0; 8];
+    fields.copy_from_slice(&answer[8..]);
+    Ok(u64::from_ne_bytes(fields) & BOTH_PORTS == BOTH_PORTS)
 }
 
 /// Asks the driver of an interface. The answer is as long as that of the command, which its first four bytes have.

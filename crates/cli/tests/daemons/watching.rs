@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::process::Output;
 
 use serde_json::Value;
 use thalweg::{Reduce, Session};
@@ -50,6 +51,30 @@ impl Rack {
             }
         });
     }
+}
+
+#[test]
+fn jobs_and_their_ranks_are_listed() {
+    let rack = Rack::start();
+    let server = places(&rack.server).0;
+    let jobs = |more: &[&str]| thalweg(&[&["jobs", "--server", &server], more].concat());
+    rack.all_reduce(|| {
+        let listed = jobs(&["--json"]);
+        let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+        assert_eq!(listed["schema"], "thalweg.jobs/1");
+        let job = &listed["jobs"][0];
+        assert_eq!((&job["name"], &job["ranks_expected"]), (&"resnet".into(), &2.into()));
+        let ranks = job["ranks"].as_array().expect("a list");
+        assert!(ranks.iter().all(|rank| rank["is_connected"] == true), "{job}");
+        let lines = |output: &Output| String::from_utf8_lossy(&output.stdout).lines().count();
+        // A header of two lines, and a line for each row.
+        assert_eq!(lines(&jobs(&[])), 3);
+        assert_eq!(lines(&jobs(&["resnet"])), 4);
+        let other = jobs(&["vgg"]);
+        assert_eq!(other.status.code(), Some(2));
+        let errors = String::from_utf8_lossy(&other.stderr).into_owned();
+        assert!(errors.contains("lists no job \"vgg\""), "{errors}");
+    });
 }
 
 /// Where a daemon and its metrics are.

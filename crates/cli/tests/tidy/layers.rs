@@ -33,7 +33,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (6, &["thalweg-stack"]),
     (7, &["thalweg-scenario", "thalweg-control"]),
     (8, &["thalweg", "thalweg-figures"]),
-    (9, &["thalweg-agent", "thalweg-bench", "thalweg-demo"]),
+    (9, &["thalweg-agent", "thalweg-bench", "thalweg-demo", "thalweg-doctor"]),
     (10, &["thalweg-cli"]),
 ];
 
