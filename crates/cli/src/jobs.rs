@@ -54,7 +54,7 @@ struct Job {
     epoch: u32,
     /// Switches that its ranks named.
     switches: BTreeSet<String>,
-    /// Those that it is planned without.
+    /// Switches that it is planned without.
     switches_left_out: Vec<String>,
 }
 

@@ -98,7 +98,7 @@ fn addresses_of_two_networks_cannot_share_a_cluster() {
 }
 
 #[test]
-fn a_host_where_nothing_answers_is_told_what_to_start() {
+fn a_host_where_nothing_answers_is_named_with_what_to_start() {
     // Nobody is given this port by the kernel.
     let output = thalweg(&["doctor", "127.0.0.1:7", "--json"]);
     assert_eq!(output.status.code(), Some(1));
@@ -197,7 +197,7 @@ fn a_firewall_before_the_ports_of_sessions_is_found() {
 }
 
 #[test]
-fn a_firewall_before_everything_is_told_from_a_host_that_is_down() {
+fn a_firewall_before_everything_differs_from_a_host_that_is_down() {
     let spoil = |lab: &Lab| lab.host(1).close_udp_but(9).expect("a firewall");
     let Some(findings) = in_lab(&spec(), spoil, &["--no-rate"]) else { return };
     assert_eq!(problems(&findings), ["answers"], "{findings:?}");

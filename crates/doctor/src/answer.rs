@@ -58,7 +58,7 @@ pub fn run(bind: SocketAddr, is_json: bool) -> Result<(), Failure> {
     ended.map_err(Failure::ran)
 }
 
-/// What was received of a run.
+/// Packets received of a run.
 struct Run {
     from: SocketAddr,
     id: u64,
@@ -159,7 +159,7 @@ impl Answerer {
         let padding = vec![0; bytes.saturating_sub(HEADER_BYTES)];
         let parts = [IoSlice::new(answer.as_bytes()), IoSlice::new(&padding)];
         let message = Message { to, tos: 0, segment_bytes: None, parts: 0..2 };
-        // An answer that cannot be sent is one that was lost: the asker counts them.
+        // An unsent answer is a lost one: the asker counts them.
         let _ = self.endpoint.send(0, &parts, &[message]);
     }
 }

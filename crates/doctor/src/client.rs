@@ -23,7 +23,7 @@ pub struct Run {
 /// The answer to a question.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply {
-    /// Its fields.
+    /// Fields of the answer.
     pub header: Header,
     /// Time since the question was sent.
     pub after: Duration,
@@ -114,8 +114,8 @@ impl Client {
             for datagram in arrivals[0].datagrams(&self.buffer) {
                 let Some((header, Kind::Answer)) = Header::parse(datagram) else { continue };
                 let sent = Duration::from_nanos(header.sent_ns.get());
-                let is_ours = header.run.get() == run.id && arrivals[0].from == Some(run.to);
-                if let Some(after) = after.checked_sub(sent).filter(|_| is_ours) {
+                let is_of_run = header.run.get() == run.id && arrivals[0].from == Some(run.to);
+                if let Some(after) = after.checked_sub(sent).filter(|_| is_of_run) {
                     replies.push(Reply { header, after });
                 }
             }

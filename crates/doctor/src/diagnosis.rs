@@ -28,7 +28,7 @@ pub struct Examination {
     pub host: Host,
     /// The paths to all peers.
     pub paths: Vec<Path>,
-    /// Rate that links should carry, if somebody said so.
+    /// Rate that links should carry, if one was given.
     pub expected_rate: Option<Rate>,
 }
 

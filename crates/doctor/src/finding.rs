@@ -35,7 +35,7 @@ pub struct Finding {
     pub subject: String,
     /// Name of the check.
     pub check: &'static str,
-    /// Its result.
+    /// Result of the check.
     pub state: State,
     /// Observation in a few words.
     pub found: String,

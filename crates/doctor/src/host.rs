@@ -12,7 +12,7 @@ use thalweg_net::{
 /// This host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
-    /// Its addresses, without loopback.
+    /// Addresses, without loopback.
     pub addresses: Vec<Interface>,
     /// True if the kernel cuts one send into many datagrams (GSO).
     pub cuts_sends: bool,
@@ -33,7 +33,7 @@ pub struct Interface {
     pub address: IpAddr,
     /// Name of the interface.
     pub name: String,
-    /// Its MTU.
+    /// MTU of the interface.
     pub mtu_bytes: u16,
     /// Rate of its link in bits a second, where the driver knows.
     pub rate_bps: Option<u64>,

@@ -83,7 +83,7 @@ pub struct DoctorArguments {
     /// Answer other hosts that run `thalweg doctor`, until Ctrl-C
     #[arg(long)]
     answer: bool,
-    /// Where to answer
+    /// Address and port to answer at
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4880", requires = "answer")]
     bind: SocketAddr,
     /// Print one JSON document

@@ -42,7 +42,7 @@ pub struct Extent {
 pub struct Losses {
     /// Questions that were sent.
     pub sent: u64,
-    /// Those that the peer received.
+    /// Questions that the peer received.
     pub arrived: u64,
     /// Answers that came back.
     pub returned: u64,

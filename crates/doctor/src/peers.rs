@@ -11,7 +11,7 @@ use crate::PORT;
 /// A host to measure the path to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: String,
     /// Address and port at which it should answer.
     pub address: SocketAddr,

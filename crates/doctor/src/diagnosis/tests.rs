@@ -46,7 +46,8 @@ fn a_healthy_path_has_no_fault() {
 #[test]
 fn each_fault_is_found_alone() {
     use State::{Note, Problem};
-    let cases: [(fn(&mut Path), &str, State); 12] = [
+    type Case = (fn(&mut Path), &'static str, State);
+    let cases: [Case; 12] = [
         (
             |path| path.losses = Some(Losses { sent: 2_000, arrived: 1_980, returned: 1_980 }),
             "loss",
