@@ -33,7 +33,7 @@
 //! **Callers** are who their credentials say, and the registry checks everything against these: which jobs they reach,
 //! with how many ranks, and how much of the registry one of them may use.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -210,6 +210,8 @@ pub struct Registry {
     names: BTreeMap<String, JobId>,
     links: BTreeMap<LinkId, (JobId, u32)>,
     switches: Switches,
+    /// Jobs with trees whose set-up waits for switches or paths.
+    waiting: BTreeSet<JobId>,
     job_memory_bytes: u64,
     memory_bytes: u64,
     /// Jobs that did not fit the memory of one job, of one token, or of all.
@@ -246,6 +248,7 @@ impl Registry {
             names: BTreeMap::new(),
             links: BTreeMap::new(),
             switches: Switches::default(),
+            waiting: BTreeSet::new(),
             job_memory_bytes: config.job_memory_bytes,
             memory_bytes: config.memory_bytes,
             refused_jobs: server::Refusals::default(),

@@ -41,6 +41,7 @@ impl Registry {
             self.actions.extend(job.tell_all(&message));
         }
         let (trees, is_waiting) = (job.all_trees(), job.waits_for_welcome());
+        let is_due = !self.waiting.contains(&id) && job.may_go_through(now);
         if is_new {
             self.investigate(now, id);
         }
@@ -48,11 +49,7 @@ impl Registry {
             // A job that is there is welcomed or waits on.
             let _ = self.welcome(now, id, 0);
         }
-        for at in trees {
-            let plan = self.jobs.get(&id).and_then(|job| job.plan(at.tree));
-            if plan.is_some_and(|plan| plan.is_open) {
-                self.set_up(now, at, None);
-            }
+        for at in trees.filter(|_| is_due) {
             self.replan_if_needed(now, at);
         }
     }

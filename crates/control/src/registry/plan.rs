@@ -17,7 +17,7 @@ use thalweg_core::{MTU_BYTES, NodeId, Time, body_bytes_of_mtu};
 use thalweg_transport::path::PathReport;
 use thalweg_wire::aggregate::SwitchLimits;
 
-use super::job::{Attendee, Job};
+use super::job::Job;
 use super::paths::Offer;
 use super::refusal::seconds;
 use super::switches::ANSWER_WITHIN;
@@ -84,8 +84,8 @@ impl Plan {
 impl Job {
     /// The plan of a tree, if another set-up of it can come about: nobody who would have to answer has left.
     fn replannable(&self, tree: u32) -> Option<&Plan> {
-        let has_left = self.ranks.values().any(Attendee::has_left);
-        let is_replannable = self.welcome.is_some() && self.hosts.len() > 1 && !has_left;
+        let is_replannable =
+            self.welcome.is_some() && self.hosts.len() > 1 && !self.has_departed();
         self.plan(tree).filter(|plan| is_replannable && !plan.is_open)
     }
 

@@ -276,18 +276,6 @@ impl Registry {
     }
 }
 
-impl Job {
-    /// Switches of the server's rack and of the ranks that send: what the job would be planned with. Before all ranks
-    /// are there, any of them may send.
-    pub(super) fn switches(&self, servers: Option<NodeId>) -> BTreeSet<NodeId> {
-        let is_leader = |rank: &u32| self.hosts.is_empty() || self.seat_of(*rank).is_some();
-        let leaders = self.ranks.iter().filter(|(rank, _)| is_leader(rank));
-        let own: BTreeSet<NodeId> = leaders.filter_map(|(_, leader)| leader.switch).collect();
-        let servers = servers.filter(|_| !own.is_empty());
-        own.into_iter().chain(servers).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use thalweg_wire::aggregate::BodyFormats;
