@@ -372,8 +372,7 @@ impl Job {
         let round = self.next_round()?;
         self.seats.remove(rank);
         let holders = self.seats.iter().enumerate();
-        self.held =
-            holders.filter_map(|(rank, seat)| Some((seat.holder?.node, rank))).collect();
+        self.held = holders.filter_map(|(rank, seat)| Some((seat.holder?.node, rank))).collect();
         self.begin_round(round, out);
         Ok(())
     }

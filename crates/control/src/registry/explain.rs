@@ -184,8 +184,7 @@ fn late(now: Time, job: &Job) -> Option<Failure> {
 /// Ranks whose connection, or whose kernel, has been away for `failure_after`.
 // spec: E-01
 fn dead(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure> {
-    let is_dead =
-        |attendee: &Attendee| now.since(attendee.broke.0) >= job.settings.failure_after;
+    let is_dead = |attendee: &Attendee| now.since(attendee.broke.0) >= job.settings.failure_after;
     let dead = job.gone().filter(|(_, attendee)| is_dead(attendee));
     let culprits: Vec<u32> = dead.map(|(rank, _)| rank).collect();
     if culprits.is_empty() {

@@ -84,8 +84,7 @@ impl Plan {
 impl Job {
     /// The plan of a tree, if another set-up of it can come about: nobody who would have to answer has left.
     fn replannable(&self, tree: u32) -> Option<&Plan> {
-        let is_replannable =
-            self.welcome.is_some() && self.hosts.len() > 1 && !self.has_departed();
+        let is_replannable = self.welcome.is_some() && self.hosts.len() > 1 && !self.has_departed();
         self.plan(tree).filter(|plan| is_replannable && !plan.is_open)
     }
 

@@ -24,6 +24,9 @@ const QUEUE_MESSAGES: usize = 256;
 /// keeps its stream.
 const RESERVED_MESSAGES: usize = QUEUE_MESSAGES / 2;
 
+/// Time that passes after a copy of all jobs, in times that it took: copies take a small share of the thread.
+pub(super) const COPY_GAP: u64 = 20;
+
 /// What comes from outside of the streams.
 #[derive(Debug)]
 pub(super) enum Errand {
@@ -40,7 +43,7 @@ pub(super) enum Errand {
     /// A switch has answered a probe of its path.
     PathAnswered { path: SwitchPath, body_bytes: usize },
     /// Somebody wants to know which jobs there are.
-    List { answer: std::sync::mpsc::Sender<Listing> },
+    List { answer: std::sync::mpsc::Sender<Arc<Listing>> },
 }
 
 /// Does what the registry wants done.
@@ -50,6 +53,10 @@ pub(super) struct Desk {
     pub(super) clock: Clock,
     streams: BTreeMap<LinkId, Outgoing>,
     next_link: u64,
+    /// Number of messages that ranks were told.
+    pub(super) told: u64,
+    /// The last listing, and the time until which it is shown again.
+    listing: Option<(Time, Arc<Listing>)>,
     errands: mpsc::UnboundedSender<Errand>,
     on_note: Box<dyn Fn(ServiceNote) + Send>,
     refused: Refused,
@@ -83,7 +90,18 @@ impl Desk {
         refused: Refused,
     ) -> Desk {
         let (streams, clock) = (BTreeMap::new(), Clock::start());
-        Desk { registry, plane, clock, streams, next_link: 0, errands, on_note, refused }
+        Desk {
+            registry,
+            plane,
+            clock,
+            streams,
+            next_link: 0,
+            told: 0,
+            listing: None,
+            errands,
+            on_note,
+            refused,
+        }
     }
 
     /// Opens a stream for a rank.
@@ -117,6 +135,19 @@ impl Desk {
         result
     }
 
+    /// The jobs that there are. What takes long to list is listed rarely, however often somebody asks.
+    // spec: E-12
+    pub(super) fn listing(&mut self) -> Arc<Listing> {
+        let now = self.clock.now();
+        if let Some((_, listing)) = self.listing.as_ref().filter(|(until, _)| now < *until) {
+            return Arc::clone(listing);
+        }
+        let listing = Arc::new(self.registry.listing());
+        let after = self.clock.now();
+        self.listing = Some((after + after.since(now) * COPY_GAP, Arc::clone(&listing)));
+        listing
+    }
+
     /// Tells the operator.
     pub(super) fn note(&self, text: String) {
         (self.on_note)(ServiceNote { is_warning: false, text });
@@ -140,6 +171,7 @@ impl Desk {
                 if can_be_lost && stream.messages.capacity() <= RESERVED_MESSAGES {
                     return;
                 }
+                self.told += 1;
                 // What it misses now it can never make up for.
                 let is_lost = !stream.unread.enqueue(&message);
                 if is_lost || stream.messages.try_send((tree, message)).is_err() {

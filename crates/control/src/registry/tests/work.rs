@@ -1,109 +1,148 @@
-//! The time that one thread takes for the jobs of all.
+//! The time that the thread of all jobs takes for large ones.
 // spec: E-12 machine
 
 use std::time::{Duration, Instant};
 
+use prost::Message as _;
+
 use super::*;
+use crate::convert;
 
-/// A job of ranks on hosts of their own, each with its sending threads, under a name.
-fn gather(hall: &mut Hall, name: &str, threads: u32, first: u32) -> JobId {
-    let job = hall.register_as(name, hall.settings.clone(), None).unwrap();
-    hall.job = job;
-    for rank in 0..hall.workers {
-        join(hall, rank, first + rank, threads);
-    }
-    job
-}
-
-fn join(hall: &mut Hall, rank: u32, place: u32, threads: u32) {
-    let at = |thread: u32| NodeId((2 + place) << 16 | (8 * (1 + thread)));
+/// A rank on a host of its own, with its sending threads, below a switch of some ranks.
+fn join(hall: &mut Hall, (rank, place): (u32, u32), (threads, below): (u32, u32)) {
+    let at = |thread: u32| NodeId((2 + place) << 16 | (8 * thread));
     let process = Process { node: at(1), life: 1 };
     let more_nodes = (1..threads).map(|thread| at(1 + thread)).collect();
-    let switch = Some(NodeId((0x8000 + place / 64) << 16 | 8));
-    let join = Join { process, more_nodes, switch, ..hall.join(rank, &place.to_string()) };
+    let switch = Some(NodeId((0x8000 + place / below) << 16 | 8));
+    let host = place.to_string();
+    let join = Join { process, more_nodes, switch, ..hall.join(rank, &host) };
     hall.attend(join).unwrap();
 }
 
+fn gather(hall: &mut Hall, number: u32, size: (u32, u32)) {
+    hall.job = hall.register_as(&number.to_string(), hall.settings.clone(), None).unwrap();
+    for rank in 0..hall.workers {
+        join(hall, (rank, number * hall.workers + rank), size);
+    }
+}
+
+#[test]
+fn all_trees_of_a_job_are_gone_through_the_more_rarely_the_more_they_are() {
+    for (threads, below, gap) in
+        [(1, 1, Span::ZERO), (32, 8, Span::ZERO), (32, 1, Span::from_us(21_600))]
+    {
+        let mut hall = Hall { workers: 64, ..Hall::empty(64, 5) };
+        gather(&mut hall, 0, (threads, below));
+        let (id, now) = (hall.job, hall.now + Span::from_s(1));
+        let mut may = |now| hall.registry.jobs.get_mut(&id).unwrap().may_go_through(now);
+        assert!(may(now));
+        assert_eq!(may(now), gap == Span::ZERO, "{threads} threads, {below} ranks below a switch");
+        assert!(may(now + gap));
+    }
+}
+
+#[test]
+fn a_rank_that_comes_back_is_asked_and_no_other() {
+    let mut hall = Hall { workers: 3, ..Hall::empty(3, 5) };
+    gather(&mut hall, 0, (2, 1));
+    hall.look();
+    hall.hang_up(1);
+    join(&mut hall, (1, 1), (2, 1));
+    hall.look();
+    let reports = |hall: &Hall, rank| {
+        let sent = hall.sent_to(rank).into_iter();
+        sent.filter(|message| matches!(message, ToRank::Report { .. })).count()
+    };
+    assert_eq!([0, 1, 2].map(|rank| reports(&hall, rank)), [0, 2, 0]);
+}
+
 #[expect(clippy::disallowed_methods, reason = "it measures real time")]
-fn time<T>(what: impl FnOnce() -> T) -> Duration {
+fn time(what: impl FnOnce()) -> Duration {
     let start = Instant::now();
     what();
     start.elapsed()
 }
 
-fn drain(hall: &mut Hall) -> usize {
+/// Takes all that is wanted. Returns the time that it takes to encode the last welcome among it.
+fn drain(hall: &mut Hall) -> Option<Duration> {
     hall.answer_probes();
     let wanted = std::mem::take(&mut hall.wanted);
-    for action in &wanted {
-        if let Action::Tell { message: ToRank::Failed(failure), .. } = action {
-            panic!("{}", failure.text);
-        }
-    }
-    wanted.len()
+    let welcome = wanted.into_iter().rev().find_map(|action| match action {
+        Action::Tell { message: message @ ToRank::Welcome(_), .. } => Some(message),
+        _ => None,
+    })?;
+    Some(time(|| assert!(convert::write_to_rank(0, &welcome).encode_to_vec().len() > 1)))
 }
 
 #[test]
 #[ignore = "prints times"]
 fn measure_the_work_of_large_jobs() {
-    for (jobs, ranks, threads) in [(1, 4_096, 1), (1, 4_096, 32), (4, 4_096, 32), (4_000, 4, 1)] {
-        let mut hall = Hall::empty(ranks, 5);
-        hall.workers = ranks;
-        let mut ids = Vec::new();
-        let all = time(|| {
-            for job in 0..jobs {
-                ids.push(gather(&mut hall, &job.to_string(), threads, job * ranks));
-                drain(&mut hall);
+    println!(
+        "| jobs | ranks | threads | joins | welcome | answer | tick | longest | comes back | registers | leaves |"
+    );
+    let sizes = [
+        (1, 4_096, 1, 64),
+        (1, 4_096, 32, 64),
+        (4, 4_096, 8, 64),
+        (16, 1_024, 16, 1),
+        (4_000, 4, 1, 4),
+    ];
+    for (jobs, ranks, threads, below) in sizes {
+        let mut hall = Hall { workers: ranks, ..Hall::empty(ranks, 5) };
+        let size = (threads, below);
+        let joins = time(|| {
+            for number in 0..jobs {
+                gather(&mut hall, number, size);
             }
         });
-        let job = *ids.last().unwrap();
-        assert!(hall.registry.jobs.contains_key(&job));
-        hall.job = job;
+        let welcome = drain(&mut hall).expect("all are welcomed");
         let answers = time(|| {
             for tree in 0..threads {
                 for (seat, leader) in (0..).zip(hall.leaders()) {
                     hall.say_of(tree, leader, FromRank::Answer { round: 1, seat, watermark: None });
                 }
-                drain(&mut hall);
             }
         });
+        drain(&mut hall);
         let mut ticks = Vec::new();
         for _ in 0..20 {
             hall.now += Span::from_ms(100);
             ticks.push(time(|| hall.registry.tick(hall.now)));
             drain(&mut hall);
         }
-        ticks.sort();
-        println!("{ticks:?}");
-        let tick = ticks[10] * 10;
+        let last = ((jobs - 1) * ranks..).zip(0..ranks.min(50));
         let back = time(|| {
-            for _ in 0..10 {
-                hall.hang_up(7 % ranks);
-                join(&mut hall, 7 % ranks, (jobs - 1) * ranks + 7 % ranks, threads);
-                drain(&mut hall);
+            for (place, rank) in last.clone() {
+                hall.hang_up(rank);
+                join(&mut hall, (rank, place), size);
             }
         });
+        drain(&mut hall);
         let registers = time(|| {
-            for _ in 0..10 {
-                let _ = hall.register_as("one more", Settings::default(), None);
-                hall.registry.fail_job(hall.now, hall.registry.names["one more"], "x".into());
-                drain(&mut hall);
+            for number in 0..10 {
+                let name = format!("more {number}");
+                // There may be no room for more jobs.
+                let _ = hall.register_as(&name, Settings::default(), None);
             }
         });
+        drain(&mut hall);
         let leaves = time(|| {
-            for rank in 0..ranks.min(100) {
+            for (_, rank) in last {
                 hall.say(rank, FromRank::Leave { operations: 1 });
-                drain(&mut hall);
             }
         });
-        let per = |all: Duration, count: u32| all.as_secs_f64() * 1e6 / f64::from(count);
+        let us = |all: Duration, count: u32| all.as_micros() as u32 / count;
+        let all_ticks: Duration = ticks.iter().sum();
         println!(
-            "| {jobs} | {ranks} | {threads} | join {:.0} us | set-up {:.0} ms | tick {:.0} us | back {:.0} us | register {:.0} us | leave {:.0} us |",
-            per(all, jobs * ranks),
-            answers.as_secs_f64() * 1e3,
-            per(tick, 10),
-            per(back, 10),
-            per(registers, 10),
-            per(leaves, ranks.min(100)),
+            "| {jobs} | {ranks} | {threads} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            us(joins, jobs * ranks),
+            us(welcome, 1),
+            us(answers, ranks * threads),
+            us(all_ticks, 20),
+            us(*ticks.iter().max().unwrap(), 1),
+            us(back, ranks.min(50)),
+            us(registers, 10),
+            us(leaves, ranks.min(50)),
         );
     }
 }
