@@ -71,6 +71,7 @@ mod stall;
 mod switches;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod view;
 mod welcomes;
 
@@ -81,6 +82,7 @@ use job::{Attendee, Job};
 pub use refusal::Refusal;
 use stall::Fragment;
 use switches::Switches;
+use turns::Turns;
 pub use view::{JobSummary, Listing, View};
 use welcomes::Welcomes;
 
@@ -212,6 +214,11 @@ pub struct Registry {
     switches: Switches,
     /// Jobs with trees whose set-up waits for switches or paths.
     waiting: BTreeSet<JobId>,
+    /// Turns of these jobs, and those of jobs whose switches may have changed.
+    set_ups: Turns,
+    replans: Turns,
+    /// The job that is the next of the latter.
+    next_replan: JobId,
     job_memory_bytes: u64,
     memory_bytes: u64,
     /// Jobs that did not fit the memory of one job, of one token, or of all.
@@ -249,6 +256,9 @@ impl Registry {
             links: BTreeMap::new(),
             switches: Switches::default(),
             waiting: BTreeSet::new(),
+            set_ups: Turns::default(),
+            replans: Turns::default(),
+            next_replan: JobId::default(),
             job_memory_bytes: config.job_memory_bytes,
             memory_bytes: config.memory_bytes,
             refused_jobs: server::Refusals::default(),
@@ -422,10 +432,13 @@ impl Registry {
     pub fn tick(&mut self, now: Time) {
         self.ended.tick(now);
         self.welcomes.tick(now);
+        self.set_ups.tick(now);
+        self.replans.tick(now);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             self.tick_job(now, id);
         }
+        self.replan_all(now);
         self.probe_switches(now);
         self.probe_paths(now);
     }

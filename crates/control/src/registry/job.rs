@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use thalweg_aggregate::join::Process;
-use thalweg_core::{JobId, MTU_BYTES, NodeId, Span, Time};
+use thalweg_core::{JobId, MTU_BYTES, NodeId, Time};
 use thalweg_wire::tag::{Key, Secrets};
 
 use super::cluster::Cluster;
@@ -20,12 +20,6 @@ use crate::message::{
     JobTree, Join, Place, Progress, Resume, Stall, Ticket, ToRank, Waits, Welcome, node_of,
 };
 use crate::settings::Settings;
-
-/// Work on all trees of a job that is done as often as something happens, in trees and switches of each, and time that passes for
-/// each of them beyond it: a job can have thousands of switches in each of its trees.
-// spec: E-12
-const QUICK_WORK: u64 = 1_000;
-const WORK_GAP: Span = Span::from_us(20);
 
 /// A job between registration and end.
 #[derive(Debug)]
@@ -52,8 +46,6 @@ pub(super) struct Job {
     departed: usize,
     /// Facts about all ranks, until one of them changes.
     facts: OnceCell<Facts>,
-    /// When all trees were gone through.
-    gone_through: Option<Time>,
     /// The leader of every host, by seat. Empty until the job is gathered.
     pub(super) hosts: Vec<u32>,
     /// `None` until all ranks are there, and again when one is another process, until all are.
@@ -174,7 +166,6 @@ impl Job {
             gone: BTreeSet::new(),
             departed: 0,
             facts: OnceCell::new(),
-            gone_through: None,
             hosts: Vec::new(),
             welcome: None,
             stalls: Stalls::default(),
@@ -556,17 +547,9 @@ impl Job {
         self.facts().narrowest
     }
 
-    /// Returns whether all trees may be gone through now, and takes down that they are: the larger the job, the more rarely.
-    // spec: E-12
-    pub(super) fn may_go_through(&mut self, now: Time) -> bool {
-        let switches = self.facts().switches.len() as u64 + 1;
-        let work = (self.trees.len() as u64 * switches).saturating_sub(QUICK_WORK);
-        let is_early = |before: Time| now.since(before) < WORK_GAP * work;
-        if self.gone_through.is_some_and(is_early) {
-            return false;
-        }
-        self.gone_through = Some(now);
-        true
+    /// Switches of all its trees, and its trees: what it takes to go through them.
+    pub(super) fn work(&self) -> u32 {
+        (self.facts().switches.len() as u32 + 1) * self.trees.len() as u32
     }
 
     /// Returns true if all ranks were welcomed before and are there, and one of them is another process since.

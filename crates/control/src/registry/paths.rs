@@ -205,14 +205,13 @@ impl Registry {
     /// Set-ups that wait for switches or paths go on.
     pub(super) fn go_on(&mut self, now: Time) {
         for id in self.waiting.iter().copied().collect::<Vec<_>>() {
-            let Some(job) = self.jobs.get_mut(&id) else {
-                self.waiting.remove(&id);
-                continue;
-            };
-            if !job.may_go_through(now) {
+            let job = self.jobs.get(&id);
+            // spec: E-12
+            if job.is_some_and(|job| !self.set_ups.take(now, job.owner, job.work())) {
                 continue;
             }
             self.waiting.remove(&id);
+            let Some(job) = job else { continue };
             let all = job.all_trees().zip(&job.trees).filter(|(_, plan)| plan.is_open);
             for at in all.map(|(at, _)| at).collect::<Vec<_>>() {
                 self.set_up(now, at, None);

@@ -13,7 +13,7 @@ use thalweg_aggregate::{
     AGGREGATORS, CheckedParameters, FRAGMENT_VALUES, JobParameters, Numeric,
     server::{self, BudgetError, SPAN_LEAST},
 };
-use thalweg_core::{MTU_BYTES, NodeId, Time, body_bytes_of_mtu};
+use thalweg_core::{JobId, MTU_BYTES, NodeId, Time, body_bytes_of_mtu};
 use thalweg_transport::path::PathReport;
 use thalweg_wire::aggregate::SwitchLimits;
 
@@ -135,8 +135,29 @@ impl Registry {
         self.find_paths(now, at)
     }
 
+    /// Sets trees up again whose switches are others than before, of the jobs that have a turn. Those that have none are the next.
+    // spec: E-12
+    pub(super) fn replan_all(&mut self, now: Time) {
+        let first = std::mem::take(&mut self.next_replan);
+        let ids: Vec<JobId> =
+            self.jobs.range(first..).chain(self.jobs.range(..first)).map(|(id, _)| *id).collect();
+        let mut refused = None;
+        for id in ids {
+            let Some(job) = self.jobs.get(&id).filter(|_| !self.waiting.contains(&id)) else {
+                continue;
+            };
+            let trees = job.all_trees();
+            if !self.replans.take(now, job.owner, job.work()) {
+                refused.get_or_insert(id);
+                continue;
+            }
+            trees.for_each(|at| self.replan_if_needed(now, at));
+        }
+        self.next_replan = refused.unwrap_or_default();
+    }
+
     /// Sets a tree up again if the switches that it can be planned with are others than before.
-    pub(super) fn replan_if_needed(&mut self, now: Time, at: JobTree) {
+    fn replan_if_needed(&mut self, now: Time, at: JobTree) {
         let Some(job) = self.jobs.get(&at.job) else { return };
         let Some(plan) = job.replannable(at.tree) else { return };
         // A switch that comes and goes does not keep the job from its work.
