@@ -69,6 +69,7 @@ mod refusal;
 mod seating;
 mod stall;
 mod switches;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -82,6 +83,7 @@ use job::{Attendee, Job};
 pub use refusal::Refusal;
 use stall::Fragment;
 use switches::Switches;
+use tally::{Tallies, Tally};
 use turns::Turns;
 pub use view::{JobSummary, Listing, View};
 use welcomes::Welcomes;
@@ -210,6 +212,7 @@ pub struct Registry {
     registrar: Registrar,
     jobs: BTreeMap<JobId, Job>,
     names: BTreeMap<String, JobId>,
+    tallies: Tallies,
     links: BTreeMap<LinkId, (JobId, u32)>,
     switches: Switches,
     /// Jobs with trees whose set-up waits for switches or paths.
@@ -253,6 +256,7 @@ impl Registry {
             rng: rng.stream("jobs"),
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),
+            tallies: Tallies::default(),
             links: BTreeMap::new(),
             switches: Switches::default(),
             waiting: BTreeSet::new(),
@@ -337,6 +341,7 @@ impl Registry {
         self.ask_switches(now, join.switch, owner);
         let job = find(&mut self.jobs, id)?;
         let before = job.take_in(now, link, join);
+        self.tally(id);
         self.links.insert(link, (id, rank));
         if let Some(before) = before {
             self.succeed(id, rank, &before);
@@ -458,7 +463,9 @@ impl Registry {
             }
             if agreed.is_ok() && job.hosts.is_empty() {
                 job.gather_again(now);
-                return Ok(job.id);
+                let id = job.id;
+                self.tally(id);
+                return Ok(id);
             }
             // Everybody is gone, and those that come remember nothing: it is another job.
             // spec: E-10
@@ -510,6 +517,7 @@ impl Registry {
         self.note(format!("job {:?}: {how} as {id:?}, {} ranks", wanted.name, wanted.workers));
         self.names.insert(wanted.name.clone(), id);
         self.jobs.insert(id, Job::new(now, id, caller.holder, wanted, is_resumed));
+        self.tally(id);
         Ok(id)
     }
 
@@ -520,27 +528,34 @@ impl Registry {
             return Err(Refusal::TooManyJobs);
         }
         let JobBudgets { jobs, unattended, .. } = self.budgets;
-        let own = self.jobs.values().filter(|job| job.owner == holder);
-        if own.clone().count() >= jobs {
+        let own = self.tallies.of(holder);
+        if own.jobs >= jobs {
             return Err(Refusal::JobsOfToken { limit: jobs });
         }
-        if own.filter(|job| job.ranks.is_empty()).count() >= unattended {
+        if own.unattended >= unattended {
             return Err(Refusal::Unattended { limit: unattended });
         }
         Ok(())
     }
 
+    /// Takes down in the sums of all jobs what one has now.
+    // spec: E-12
+    fn tally(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let now = Tally::of(job);
+        let before = std::mem::replace(&mut job.tallied, now);
+        self.tallies.replace(job.owner, before, now);
+    }
+
     fn check_join(&mut self, now: Time, caller: &Caller, join: &Join) -> Result<(), Refusal> {
         refusal::check_name("host", &join.host)?;
-        let ranks: usize = self.jobs.values().map(|job| job.ranks.len()).sum();
         let job = find(&mut self.jobs, join.job)?;
         caller.check(&job.name, job.workers)?;
         let (owner, is_new) = (job.owner, !job.ranks.contains_key(&join.rank));
-        if is_new && ranks >= RANKS_MAX {
+        if is_new && self.tallies.total().ranks >= RANKS_MAX {
             return Err(Refusal::TooManyRanks);
         }
-        let own = self.jobs.values().filter(|job| job.owner == owner);
-        if is_new && own.map(|job| job.ranks.len()).sum::<usize>() >= self.budgets.ranks {
+        if is_new && self.tallies.of(owner).ranks >= self.budgets.ranks {
             return Err(Refusal::RanksInJobs { limit: self.budgets.ranks });
         }
         self.check_nodes(join)?;
@@ -605,9 +620,8 @@ impl Registry {
     // spec: E-12
     fn trees_left(&self, id: JobId) -> usize {
         let Some(job) = self.jobs.get(&id) else { return 0 };
-        let others = self.jobs.iter().filter(|(other, _)| **other != id);
-        let own = others.filter(|(_, other)| other.owner == job.owner);
-        self.budgets.trees.saturating_sub(own.map(|(_, other)| other.trees.len()).sum())
+        let others = self.tallies.of(job.owner).trees - job.tallied.trees;
+        self.budgets.trees.saturating_sub(others)
     }
 
     /// Returns whether all ranks of a job are there and not welcomed, and may be now.
@@ -628,6 +642,7 @@ impl Registry {
         if is_ready {
             let is_first = job.hosts.is_empty();
             job.gather(most_trees);
+            self.tally(id);
             if is_first && let Err(text) = self.begin(id) {
                 self.fail_job(now, id, text);
                 return Ok(());
@@ -673,6 +688,8 @@ impl Registry {
         self.actions.push_back(Action::Close { link });
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.leave(now, rank, operations);
+        self.tally(id);
+        let Some(job) = self.jobs.get(&id) else { return };
         if !job.hosts.is_empty() {
             self.actions.extend(job.tell_all(&ToRank::Left { rank, operations }));
         }
@@ -717,6 +734,7 @@ impl Registry {
     fn forget(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.names.remove(&job.name);
+        self.tallies.replace(job.owner, job.tallied, Tally::default());
         if job.has_tickets {
             self.ended.note(job.owner, id);
         }

@@ -12,6 +12,7 @@ use super::cluster::Cluster;
 use super::operations::Operations;
 use super::plan::Plan;
 use super::stall::Stalls;
+use super::tally::Tally;
 use super::{
     Action, Ending, LinkId, NAMED_MAX, Refusal, Registration, UNATTENDED_FOR, WAITING_EVERY,
 };
@@ -44,6 +45,8 @@ pub(super) struct Job {
     gone: BTreeSet<u32>,
     /// Number of ranks that have left.
     departed: usize,
+    /// Part of the job in the sums of all.
+    pub(super) tallied: Tally,
     /// Facts about all ranks, until one of them changes.
     facts: OnceCell<Facts>,
     /// The leader of every host, by seat. Empty until the job is gathered.
@@ -165,6 +168,7 @@ impl Job {
             nodes: BTreeMap::new(),
             gone: BTreeSet::new(),
             departed: 0,
+            tallied: Tally::default(),
             facts: OnceCell::new(),
             hosts: Vec::new(),
             welcome: None,

@@ -21,6 +21,7 @@ use super::job::Job;
 use super::paths::Offer;
 use super::refusal::seconds;
 use super::switches::ANSWER_WITHIN;
+use super::tally::Tally;
 use super::{Action, Registry};
 use crate::message::JobTree;
 
@@ -320,6 +321,7 @@ impl Registry {
         let Some(plan) = self.plan_mut(at) else { return };
         plan.memory_bytes = needed_bytes;
         let is_first = plan.span_fragments.replace(span).is_none() && at.tree == 0;
+        self.tally(at.job);
         let Some(job) = self.jobs.get(&at.job) else { return };
         if is_first && span < asked {
             let (name, most) = (&job.name, most >> 20);
@@ -339,20 +341,16 @@ impl Registry {
     fn check_memory(&self, at: JobTree, needed_bytes: u64) -> Result<(), BudgetError> {
         let Some((job, plan)) = self.planned(at) else { return Ok(()) };
         let (owner, own_bytes) = (job.owner, plan.memory_bytes);
-        let reserved = |counts: &dyn Fn(&Job) -> bool| {
-            let jobs = self.jobs.values().filter(|job| counts(job));
-            let all = jobs.map(Job::memory_bytes).fold(0, u64::saturating_add);
-            all.saturating_sub(own_bytes)
-        };
+        let reserved = |all: Tally| all.memory_bytes.saturating_sub(own_bytes);
         let fits = |reserved_bytes: u64, budget_bytes: u64| {
             needed_bytes <= budget_bytes.saturating_sub(reserved_bytes)
         };
         let (reserved_bytes, budget_bytes) =
-            (reserved(&|job| job.owner == owner), self.budgets.memory_bytes);
+            (reserved(self.tallies.of(owner)), self.budgets.memory_bytes);
         if !fits(reserved_bytes, budget_bytes) {
             return Err(BudgetError::TokenMemory { needed_bytes, reserved_bytes, budget_bytes });
         }
-        let (reserved_bytes, budget_bytes) = (reserved(&|_| true), self.memory_bytes);
+        let (reserved_bytes, budget_bytes) = (reserved(self.tallies.total()), self.memory_bytes);
         if !fits(reserved_bytes, budget_bytes) {
             return Err(BudgetError::Memory { needed_bytes, reserved_bytes, budget_bytes });
         }

@@ -13,8 +13,8 @@ use crate::budget::CallRate;
 use crate::caller::Holder;
 
 /// Switches of trees that are looked at because of the jobs of one token, and of all.
-const OF_TOKEN: CallRate = CallRate { per_s: 200_000, burst: 100_000 };
-const OF_ALL: CallRate = CallRate { per_s: 600_000, burst: 300_000 };
+const OF_TOKEN: CallRate = CallRate { per_s: 50_000, burst: 50_000 };
+const OF_ALL: CallRate = CallRate { per_s: 200_000, burst: 150_000 };
 
 /// Work on trees that may be done.
 #[derive(Debug, Default)]
@@ -54,14 +54,14 @@ mod tests {
         let count = |turns: &mut Turns, now, token, work| {
             (0..1_000_000).take_while(|_| turns.take(now, Holder::Token(token), work)).count()
         };
-        assert_eq!(count(&mut turns, start, 1, 10), 10_000);
-        assert_eq!(count(&mut turns, start, 2, 1), 100_000, "another token has its own");
-        assert_eq!(count(&mut turns, start, 3, 150_000), 1, "a large job has a turn");
+        assert_eq!(count(&mut turns, start, 1, 10), 5_000);
+        assert_eq!(count(&mut turns, start, 2, 1), 50_000, "another token has its own");
+        assert_eq!(count(&mut turns, start, 3, 75_000), 1, "a large job has a turn");
         assert_eq!(count(&mut turns, start, 4, 1), 0, "all have used up what there is");
         let later = start + Span::from_ms(200);
         assert!(turns.take(later, Holder::Token(1), 1));
         assert!(!turns.take(later, Holder::Token(3), 1), "it is owed first");
-        assert_eq!(count(&mut turns, start + Span::from_s(1), 3, 200_000), 1);
+        assert_eq!(count(&mut turns, start + Span::from_s(1), 3, 75_000), 1);
         turns.tick(start + Span::from_s(9));
         assert!(turns.left.is_empty());
     }

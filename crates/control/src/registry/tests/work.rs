@@ -46,7 +46,7 @@ fn jobs_with_many_trees_take_turns_at_being_set_up() {
     while hall.registry.set_ups.take(hall.now, owner, work) {}
     let mut counts = Vec::new();
     for _ in 0..20 {
-        hall.now += Span::from_ms(5);
+        hall.now += Span::from_ms(20);
         hall.registry.tick(hall.now);
         counts.push(planned(&hall));
     }
