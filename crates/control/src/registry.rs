@@ -56,6 +56,7 @@ use crate::plane::Missing;
 use crate::proof::Prover;
 use crate::settings::Settings;
 
+mod amounts;
 mod cluster;
 mod ended;
 mod ending;
@@ -69,13 +70,13 @@ mod refusal;
 mod seating;
 mod stall;
 mod switches;
-mod tally;
 #[cfg(test)]
 mod tests;
 mod turns;
 mod view;
 mod welcomes;
 
+use amounts::{Amount, Amounts};
 use cluster::Cluster;
 use ended::Ended;
 pub use ending::Ending;
@@ -83,7 +84,6 @@ use job::{Attendee, Job};
 pub use refusal::Refusal;
 use stall::Fragment;
 use switches::Switches;
-use tally::{Tallies, Tally};
 use turns::Turns;
 pub use view::{JobSummary, Listing, View};
 use welcomes::Welcomes;
@@ -212,7 +212,7 @@ pub struct Registry {
     registrar: Registrar,
     jobs: BTreeMap<JobId, Job>,
     names: BTreeMap<String, JobId>,
-    tallies: Tallies,
+    amounts: Amounts,
     links: BTreeMap<LinkId, (JobId, u32)>,
     switches: Switches,
     /// Jobs with trees whose set-up waits for switches or paths.
@@ -256,7 +256,7 @@ impl Registry {
             rng: rng.stream("jobs"),
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),
-            tallies: Tallies::default(),
+            amounts: Amounts::default(),
             links: BTreeMap::new(),
             switches: Switches::default(),
             waiting: BTreeSet::new(),
@@ -341,7 +341,7 @@ impl Registry {
         self.ask_switches(now, join.switch, owner);
         let job = find(&mut self.jobs, id)?;
         let before = job.take_in(now, link, join);
-        self.tally(id);
+        self.count(id);
         self.links.insert(link, (id, rank));
         if let Some(before) = before {
             self.succeed(id, rank, &before);
@@ -464,7 +464,7 @@ impl Registry {
             if agreed.is_ok() && job.hosts.is_empty() {
                 job.gather_again(now);
                 let id = job.id;
-                self.tally(id);
+                self.count(id);
                 return Ok(id);
             }
             // Everybody is gone, and those that come remember nothing: it is another job.
@@ -517,7 +517,7 @@ impl Registry {
         self.note(format!("job {:?}: {how} as {id:?}, {} ranks", wanted.name, wanted.workers));
         self.names.insert(wanted.name.clone(), id);
         self.jobs.insert(id, Job::new(now, id, caller.holder, wanted, is_resumed));
-        self.tally(id);
+        self.count(id);
         Ok(id)
     }
 
@@ -528,7 +528,7 @@ impl Registry {
             return Err(Refusal::TooManyJobs);
         }
         let JobBudgets { jobs, unattended, .. } = self.budgets;
-        let own = self.tallies.of(holder);
+        let own = self.amounts.of(holder);
         if own.jobs >= jobs {
             return Err(Refusal::JobsOfToken { limit: jobs });
         }
@@ -540,11 +540,11 @@ impl Registry {
 
     /// Takes down in the sums of all jobs what one has now.
     // spec: E-12
-    fn tally(&mut self, id: JobId) {
+    fn count(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let now = Tally::of(job);
-        let before = std::mem::replace(&mut job.tallied, now);
-        self.tallies.replace(job.owner, before, now);
+        let now = Amount::of(job);
+        let before = std::mem::replace(&mut job.counted, now);
+        self.amounts.replace(job.owner, before, now);
     }
 
     fn check_join(&mut self, now: Time, caller: &Caller, join: &Join) -> Result<(), Refusal> {
@@ -552,10 +552,10 @@ impl Registry {
         let job = find(&mut self.jobs, join.job)?;
         caller.check(&job.name, job.workers)?;
         let (owner, is_new) = (job.owner, !job.ranks.contains_key(&join.rank));
-        if is_new && self.tallies.total().ranks >= RANKS_MAX {
+        if is_new && self.amounts.total().ranks >= RANKS_MAX {
             return Err(Refusal::TooManyRanks);
         }
-        if is_new && self.tallies.of(owner).ranks >= self.budgets.ranks {
+        if is_new && self.amounts.of(owner).ranks >= self.budgets.ranks {
             return Err(Refusal::RanksInJobs { limit: self.budgets.ranks });
         }
         self.check_nodes(join)?;
@@ -620,7 +620,7 @@ impl Registry {
     // spec: E-12
     fn trees_left(&self, id: JobId) -> usize {
         let Some(job) = self.jobs.get(&id) else { return 0 };
-        let others = self.tallies.of(job.owner).trees - job.tallied.trees;
+        let others = self.amounts.of(job.owner).trees - job.counted.trees;
         self.budgets.trees.saturating_sub(others)
     }
 
@@ -642,7 +642,7 @@ impl Registry {
         if is_ready {
             let is_first = job.hosts.is_empty();
             job.gather(most_trees);
-            self.tally(id);
+            self.count(id);
             if is_first && let Err(text) = self.begin(id) {
                 self.fail_job(now, id, text);
                 return Ok(());
@@ -688,7 +688,7 @@ impl Registry {
         self.actions.push_back(Action::Close { link });
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.leave(now, rank, operations);
-        self.tally(id);
+        self.count(id);
         let Some(job) = self.jobs.get(&id) else { return };
         if !job.hosts.is_empty() {
             self.actions.extend(job.tell_all(&ToRank::Left { rank, operations }));
@@ -734,7 +734,7 @@ impl Registry {
     fn forget(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.names.remove(&job.name);
-        self.tallies.replace(job.owner, job.tallied, Tally::default());
+        self.amounts.replace(job.owner, job.counted, Amount::default());
         if job.has_tickets {
             self.ended.note(job.owner, id);
         }

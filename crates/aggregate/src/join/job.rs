@@ -22,10 +22,10 @@ pub(super) struct Job {
     round: u32,
     /// By rank.
     seats: Vec<Seat>,
-    /// Seats that are held, by the nodes of their holders: a job has thousands, and every message names one.
+    /// Indices of what is held, by the nodes of the holders: a job has thousands, and every message names one.
     // spec: E-12
     held: BTreeMap<NodeId, usize>,
-    /// Number of seats without an answer in this round.
+    /// Number of answers that this round lacks.
     unanswered: usize,
     /// How many offers were made. Numbers them.
     offers: u64,
@@ -177,8 +177,8 @@ impl Job {
             return Ok(Heard::Again);
         }
         let taken = Seat { holder: Some(process), offered: None, answer: Some(answer) };
-        let before = self.set_seat(rank, taken);
-        self.set_up_if_complete(out).inspect_err(|_| drop(self.set_seat(rank, before)))?;
+        let before = self.put(rank, taken);
+        self.set_up_if_complete(out).inspect_err(|_| drop(self.put(rank, before)))?;
         Ok(Heard::New)
     }
 
@@ -207,7 +207,7 @@ impl Job {
     ) -> Result<Heard, JoinError> {
         let Some(rank) = self.rank_of(process) else { return Ok(Heard::Again) };
         let round = self.next_round()?;
-        self.set_seat(rank, Seat::default());
+        self.put(rank, Seat::default());
         self.begin_round(round, out);
         Ok(Heard::New)
     }
@@ -300,8 +300,8 @@ impl Job {
         self.held.contains_key(&node)
     }
 
-    /// Replaces a seat. Returns what it was.
-    fn set_seat(&mut self, rank: usize, seat: Seat) -> Seat {
+    /// Replaces one. Returns what it was.
+    fn put(&mut self, rank: usize, seat: Seat) -> Seat {
         self.unanswered += usize::from(seat.answer.is_none());
         let holder = seat.holder;
         let before = std::mem::replace(&mut self.seats[rank], seat);

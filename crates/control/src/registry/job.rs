@@ -8,11 +8,11 @@ use thalweg_aggregate::join::Process;
 use thalweg_core::{JobId, MTU_BYTES, NodeId, Time};
 use thalweg_wire::tag::{Key, Secrets};
 
+use super::amounts::Amount;
 use super::cluster::Cluster;
 use super::operations::Operations;
 use super::plan::Plan;
 use super::stall::Stalls;
-use super::tally::Tally;
 use super::{
     Action, Ending, LinkId, NAMED_MAX, Refusal, Registration, UNATTENDED_FOR, WAITING_EVERY,
 };
@@ -46,7 +46,7 @@ pub(super) struct Job {
     /// Number of ranks that have left.
     departed: usize,
     /// Part of the job in the sums of all.
-    pub(super) tallied: Tally,
+    pub(super) counted: Amount,
     /// Facts about all ranks, until one of them changes.
     facts: OnceCell<Facts>,
     /// The leader of every host, by seat. Empty until the job is gathered.
@@ -168,7 +168,7 @@ impl Job {
             nodes: BTreeMap::new(),
             gone: BTreeSet::new(),
             departed: 0,
-            tallied: Tally::default(),
+            counted: Amount::default(),
             facts: OnceCell::new(),
             hosts: Vec::new(),
             welcome: None,

@@ -17,11 +17,11 @@ use thalweg_core::{JobId, MTU_BYTES, NodeId, Time, body_bytes_of_mtu};
 use thalweg_transport::path::PathReport;
 use thalweg_wire::aggregate::SwitchLimits;
 
+use super::amounts::Amount;
 use super::job::Job;
 use super::paths::Offer;
 use super::refusal::seconds;
 use super::switches::ANSWER_WITHIN;
-use super::tally::Tally;
 use super::{Action, Registry};
 use crate::message::JobTree;
 
@@ -321,7 +321,7 @@ impl Registry {
         let Some(plan) = self.plan_mut(at) else { return };
         plan.memory_bytes = needed_bytes;
         let is_first = plan.span_fragments.replace(span).is_none() && at.tree == 0;
-        self.tally(at.job);
+        self.count(at.job);
         let Some(job) = self.jobs.get(&at.job) else { return };
         if is_first && span < asked {
             let (name, most) = (&job.name, most >> 20);
@@ -341,16 +341,16 @@ impl Registry {
     fn check_memory(&self, at: JobTree, needed_bytes: u64) -> Result<(), BudgetError> {
         let Some((job, plan)) = self.planned(at) else { return Ok(()) };
         let (owner, own_bytes) = (job.owner, plan.memory_bytes);
-        let reserved = |all: Tally| all.memory_bytes.saturating_sub(own_bytes);
+        let reserved = |all: Amount| all.memory_bytes.saturating_sub(own_bytes);
         let fits = |reserved_bytes: u64, budget_bytes: u64| {
             needed_bytes <= budget_bytes.saturating_sub(reserved_bytes)
         };
         let (reserved_bytes, budget_bytes) =
-            (reserved(self.tallies.of(owner)), self.budgets.memory_bytes);
+            (reserved(self.amounts.of(owner)), self.budgets.memory_bytes);
         if !fits(reserved_bytes, budget_bytes) {
             return Err(BudgetError::TokenMemory { needed_bytes, reserved_bytes, budget_bytes });
         }
-        let (reserved_bytes, budget_bytes) = (reserved(self.tallies.total()), self.memory_bytes);
+        let (reserved_bytes, budget_bytes) = (reserved(self.amounts.total()), self.memory_bytes);
         if !fits(reserved_bytes, budget_bytes) {
             return Err(BudgetError::Memory { needed_bytes, reserved_bytes, budget_bytes });
         }

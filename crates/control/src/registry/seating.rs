@@ -76,14 +76,16 @@ impl Registry {
         let only = only.filter(|_| !was_open);
         // One that comes back is no reason to go through all.
         // spec: E-12
-        let seats = match only.map(|only| job.seat_of(only)) {
-            Some(seat) => seat.map_or(0..0, |seat| seat..seat + 1),
+        let indices = match only.map(|only| job.seat_of(only)) {
+            Some(index) => index.map_or(0..0, |index| index..index + 1),
             None => 0..job.hosts.len() as u32,
         };
-        let leaders = seats.filter_map(|seat| Some((seat, *job.hosts.get(seat as usize)?)));
+        let leaders = indices.filter_map(|index| Some((index, *job.hosts.get(index as usize)?)));
         let joins = leaders
-            .filter_map(|(seat, leader)| Some((seat, job.ranks.get(&leader)?.process_in(at.tree)?)))
-            .map(|(seat, process)| Message::Join { job: at.id(), process, rank: Some(seat) });
+            .filter_map(|(index, leader)| {
+                Some((index, job.ranks.get(&leader)?.process_in(at.tree)?))
+            })
+            .map(|(index, process)| Message::Join { job: at.id(), process, rank: Some(index) });
         let joins: Vec<Message> = joins.collect();
         let has_left = |leader: &&u32| job.ranks.get(*leader).is_some_and(Attendee::has_left);
         let leaders = if job.has_departed() { &job.hosts[..] } else { &[] };

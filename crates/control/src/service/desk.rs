@@ -9,6 +9,7 @@ use thalweg_wire::aggregate::SwitchLimits;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ServiceNote;
+use super::snapshot::COPY_GAP;
 use super::unread::Unread;
 use crate::budget::{Reason, Refused};
 use crate::caller::Caller;
@@ -23,9 +24,6 @@ const QUEUE_MESSAGES: usize = 256;
 /// Free places that are kept for messages that must not be lost. A rank that is stopped misses reports of stalls, and
 /// keeps its stream.
 const RESERVED_MESSAGES: usize = QUEUE_MESSAGES / 2;
-
-/// Time that passes after a copy of all jobs, in times that it took: copies take a small share of the thread.
-pub(super) const COPY_GAP: u64 = 20;
 
 /// What comes from outside of the streams.
 #[derive(Debug)]
@@ -53,8 +51,8 @@ pub(super) struct Desk {
     pub(super) clock: Clock,
     streams: BTreeMap<LinkId, Outgoing>,
     next_link: u64,
-    /// Number of messages that ranks were told.
-    pub(super) told: u64,
+    /// Number of messages to ranks.
+    pub(super) sent: u64,
     /// The last listing, and the time until which it is shown again.
     listing: Option<(Time, Arc<Listing>)>,
     errands: mpsc::UnboundedSender<Errand>,
@@ -96,7 +94,7 @@ impl Desk {
             clock,
             streams,
             next_link: 0,
-            told: 0,
+            sent: 0,
             listing: None,
             errands,
             on_note,
@@ -171,7 +169,7 @@ impl Desk {
                 if can_be_lost && stream.messages.capacity() <= RESERVED_MESSAGES {
                     return;
                 }
-                self.told += 1;
+                self.sent += 1;
                 // What it misses now it can never make up for.
                 let is_lost = !stream.unread.enqueue(&message);
                 if is_lost || stream.messages.try_send((tree, message)).is_err() {

@@ -38,7 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Time after which a stream that sent too much is looked at again.
 const HELD_FOR: Duration = Duration::from_millis(25);
 
-/// Time of the thread that a small message takes on its way out, about.
+/// Time of the thread that it takes to send a small message, about.
 const TELL_COST: Span = Span::from_us(2);
 
 /// A handle of the registry. All handles are used by one thread.
@@ -111,12 +111,12 @@ impl Shell {
     /// Tells the registry something because of a caller, whose time it takes.
     // spec: E-12
     fn timed<T>(&self, holder: Holder, what: impl FnOnce(&mut Desk) -> T) -> T {
-        let mut desk = self.desk();
-        let (began, told) = (self.clock.now(), desk.told);
-        let result = what(&mut desk);
+        let mut service = self.desk();
+        let (began, before) = (self.clock.now(), service.sent);
+        let result = what(&mut service);
         let now = self.clock.now();
-        let time = now.since(began) + TELL_COST * (desk.told - told);
-        drop(desk);
+        let time = now.since(began) + TELL_COST * (service.sent - before);
+        drop(service);
         self.meter.spend(now, holder, time);
         result
     }
@@ -183,15 +183,15 @@ impl Shell {
             };
             // A second join is as much nonsense as anything else.
             let Ok(StreamMessage::Later(tree, message)) = said else { break Some(Ending::Closed) };
-            self.timed(permit.holder(), |desk| {
-                desk.tell(|registry, now| registry.hear(now, link, tree, message));
+            self.timed(permit.holder(), |service| {
+                service.tell(|registry, now| registry.hear(now, link, tree, message));
             });
             let allowed = permit.may_read(self.clock.now(), &mut messages);
             is_held = allowed.inspect_err(|reason| self.refused.count(*reason)).is_err();
         };
         self.expect_read(&watch, &unread);
         if let Some(ending) = ending {
-            self.timed(permit.holder(), |desk| desk.hang_up(link, ending));
+            self.timed(permit.holder(), |service| service.hang_up(link, ending));
         }
     }
 
@@ -303,8 +303,8 @@ impl Control for Shell {
             .map_err(|error| self.misunderstood(&request.name, error))?;
         let wanted = convert::registration(request).map_err(malformed)?;
         self.check_time(&caller)?;
-        let job = self.timed(caller.holder, |desk| {
-            desk.tell(|registry, now| registry.register(now, &caller, wanted))
+        let job = self.timed(caller.holder, |service| {
+            service.tell(|registry, now| registry.register(now, &caller, wanted))
         });
         let job = job.map_err(|refusal| self.refused(refusal))?;
         Ok(Response::new(convert::to_registered(job)))
@@ -330,7 +330,7 @@ impl Control for Shell {
             return Err(self.exhausted((Reason::Descriptors, text.into())));
         }
         self.check_time(&caller)?;
-        let attended = self.timed(caller.holder, |desk| desk.attend(&caller, join));
+        let attended = self.timed(caller.holder, |service| service.attend(&caller, join));
         let attended = attended.map_err(|refusal| self.refused(refusal))?;
         let desk::Stream { link, failure_after, messages, unread, closed } = attended;
         // A connection that may not stay is closed soon.

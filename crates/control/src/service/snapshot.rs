@@ -11,12 +11,14 @@ use thalweg_core::{Span, Time};
 use tokio::sync::Mutex;
 use tokio::{task, time};
 
-use super::desk::COPY_GAP;
 use crate::plane::{Counters, DataPlane};
 use crate::registry::View;
 
 /// Shortest time between two copies.
 const EVERY: Span = Span::from_ms(250);
+
+/// Time that passes after a copy of all jobs, in times that it took: copies take a small share of the thread.
+pub(super) const COPY_GAP: u64 = 20;
 
 /// Time that the data plane has to count. One that takes longer is shown without counters.
 const COUNT_WITHIN: Duration = Duration::from_secs(2);

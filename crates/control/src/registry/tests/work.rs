@@ -113,8 +113,12 @@ fn measure_the_work_of_large_jobs() {
         let welcome = drain(&mut hall).expect("all are welcomed");
         let answers = time(|| {
             for tree in 0..threads {
-                for (seat, leader) in (0..).zip(hall.leaders()) {
-                    hall.say_of(tree, leader, FromRank::Answer { round: 1, seat, watermark: None });
+                for (at, leader) in (0..).zip(hall.leaders()) {
+                    hall.say_of(
+                        tree,
+                        leader,
+                        FromRank::Answer { round: 1, seat: at, watermark: None },
+                    );
                 }
             }
         });

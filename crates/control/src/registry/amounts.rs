@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use super::job::Job;
 use crate::caller::Holder;
 
-/// What a job has, or what several have together.
+/// Ranks, trees and memory of a job, or of several together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Amount {
     pub(super) jobs: usize,
     /// Number of jobs that no rank has joined.
     pub(super) unattended: usize,
@@ -20,14 +20,14 @@ pub(super) struct Tally {
 
 /// Sums of all jobs.
 #[derive(Debug, Default)]
-pub(super) struct Tallies {
-    of_owners: BTreeMap<Holder, Tally>,
-    total: Tally,
+pub(super) struct Amounts {
+    of_owners: BTreeMap<Holder, Amount>,
+    total: Amount,
 }
 
-impl Tally {
-    pub(super) fn of(job: &Job) -> Tally {
-        Tally {
+impl Amount {
+    pub(super) fn of(job: &Job) -> Amount {
+        Amount {
             jobs: 1,
             unattended: usize::from(job.ranks.is_empty()),
             ranks: job.ranks.len(),
@@ -37,7 +37,7 @@ impl Tally {
     }
 
     /// Replaces a part of the sum.
-    fn replace(&mut self, before: Tally, after: Tally) {
+    fn replace(&mut self, before: Amount, after: Amount) {
         self.jobs = self.jobs - before.jobs + after.jobs;
         self.unattended = self.unattended - before.unattended + after.unattended;
         self.ranks = self.ranks - before.ranks + after.ranks;
@@ -47,22 +47,22 @@ impl Tally {
     }
 }
 
-impl Tallies {
-    /// What the jobs of one caller have.
-    pub(super) fn of(&self, owner: Holder) -> Tally {
+impl Amounts {
+    /// The sum of the jobs of one caller.
+    pub(super) fn of(&self, owner: Holder) -> Amount {
         self.of_owners.get(&owner).copied().unwrap_or_default()
     }
 
-    pub(super) fn total(&self) -> Tally {
+    pub(super) fn total(&self) -> Amount {
         self.total
     }
 
     /// Takes down that a job has something else than before.
-    pub(super) fn replace(&mut self, owner: Holder, before: Tally, after: Tally) {
+    pub(super) fn replace(&mut self, owner: Holder, before: Amount, after: Amount) {
         self.total.replace(before, after);
         let own = self.of_owners.entry(owner).or_default();
         own.replace(before, after);
-        if *own == Tally::default() {
+        if *own == Amount::default() {
             self.of_owners.remove(&owner);
         }
     }
