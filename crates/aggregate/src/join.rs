@@ -418,6 +418,16 @@ impl Registrar {
         self.jobs.get(&job).into_iter().flat_map(Job::waits_for)
     }
 
+    /// Number of ranks without which the job's open round cannot end.
+    pub fn unanswered(&self, job: JobId) -> usize {
+        self.jobs.get(&job).map_or(0, Job::unanswered)
+    }
+
+    /// Returns whether the job's open round cannot end without a rank.
+    pub fn is_awaited(&self, job: JobId, rank: u32) -> bool {
+        self.jobs.get(&job).is_some_and(|job| job.is_awaited(rank))
+    }
+
     /// The last set-up of a job.
     pub fn setup(&self, job: JobId) -> Option<&Arc<Setup>> {
         self.jobs.get(&job)?.setup()

@@ -47,6 +47,15 @@ impl Bucket {
         left.is_some()
     }
 
+    /// Takes down what has been used, however much that is. What is more than was left is missing until as much has come.
+    pub(crate) fn spend(&mut self, now: Time, count: u32) {
+        self.fill(now);
+        let used = u64::from(count) * MILLION;
+        let owed = used.saturating_sub(self.left);
+        self.left -= used - owed;
+        self.at += Span::from_us(1) * (owed / u64::from(self.rate.per_s.max(1)));
+    }
+
     /// Returns whether it says no more than a new one.
     pub(crate) fn is_full(&mut self, now: Time) -> bool {
         self.fill(now);
@@ -60,5 +69,24 @@ impl Bucket {
         self.at += Span::from_us(1) * passed_us;
         let more = u64::from(self.rate.per_s).saturating_mul(passed_us);
         self.left = self.left.saturating_add(more).min(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_beyond_the_rate_is_missing_later() {
+        let start = Time::ZERO + Span::from_s(9);
+        let mut bucket = Bucket::new(CallRate { per_s: 10, burst: 20 }, start);
+        bucket.spend(start, 5);
+        assert!(bucket.has_one(start) && !bucket.is_full(start));
+        bucket.spend(start, 65);
+        for ms in [0, 1_000, 5_000, 5_090] {
+            assert!(!bucket.has_one(start + Span::from_ms(ms)), "50 are owed: {ms} ms");
+        }
+        assert!(bucket.has_one(start + Span::from_ms(5_100)));
+        assert!(bucket.is_full(start + Span::from_s(8)), "there is no more than the burst");
     }
 }

@@ -49,6 +49,9 @@ pub struct CallBudgets {
     /// Messages of one token on its open streams. Default 10,000/s after a burst of 40,000. Beyond it each of them is read at the
     /// rate that a rank needs which reports that it lives.
     pub messages: CallRate,
+    /// Microseconds of the thread that serves all jobs which the calls, messages and set-ups of one token take. Default a quarter of
+    /// it, 250,000/s after a burst of 2,000,000. Beyond it the token's calls are refused, and its streams are not read.
+    pub thread_us: CallRate,
     /// Streams of one token that are open. Default 16,384: one for each of its ranks.
     pub streams: usize,
     /// Streams that are open. Default 65,536: one for each rank.
@@ -103,6 +106,7 @@ impl Default for CallBudgets {
             calls_in_total: CallRate { per_s: 4_000, burst: 16_000 },
             denials: CallRate { per_s: 20, burst: 256 },
             messages: CallRate { per_s: 10_000, burst: 40_000 },
+            thread_us: CallRate { per_s: 250_000, burst: 2_000_000 },
             streams: 16_384,
             streams_in_total: 65_536,
             unread_bytes: 64 << 20,
@@ -163,11 +167,13 @@ pub enum Reason {
     Messages,
     /// Messages that nobody reads take too much memory.
     Unread,
+    /// Calls and messages take too much of the thread that serves all jobs.
+    Time,
 }
 
 impl Reason {
     /// All reasons, in the order in which they are counted.
-    pub const ALL: [Reason; 18] = [
+    pub const ALL: [Reason; 19] = [
         Reason::Token,
         Reason::Expired,
         Reason::Rights,
@@ -186,6 +192,7 @@ impl Reason {
         Reason::Denials,
         Reason::Messages,
         Reason::Unread,
+        Reason::Time,
     ];
 
     /// The name in metrics.
@@ -209,6 +216,7 @@ impl Reason {
             Reason::Denials => "denials",
             Reason::Messages => "messages",
             Reason::Unread => "unread",
+            Reason::Time => "time",
         }
     }
 }

@@ -33,7 +33,7 @@
 //! **Callers** are who their credentials say, and the registry checks everything against these: which jobs they reach,
 //! with how many ranks, and how much of the registry one of them may use.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -56,6 +56,7 @@ use crate::plane::Missing;
 use crate::proof::Prover;
 use crate::settings::Settings;
 
+mod amounts;
 mod cluster;
 mod ended;
 mod ending;
@@ -71,9 +72,11 @@ mod stall;
 mod switches;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod view;
 mod welcomes;
 
+use amounts::{Amount, Amounts};
 use cluster::Cluster;
 use ended::Ended;
 pub use ending::Ending;
@@ -81,6 +84,7 @@ use job::{Attendee, Job};
 pub use refusal::Refusal;
 use stall::Fragment;
 use switches::Switches;
+use turns::Turns;
 pub use view::{JobSummary, Listing, View};
 use welcomes::Welcomes;
 
@@ -208,8 +212,16 @@ pub struct Registry {
     registrar: Registrar,
     jobs: BTreeMap<JobId, Job>,
     names: BTreeMap<String, JobId>,
+    amounts: Amounts,
     links: BTreeMap<LinkId, (JobId, u32)>,
     switches: Switches,
+    /// Jobs with trees whose set-up waits for switches or paths.
+    waiting: BTreeSet<JobId>,
+    /// Turns of these jobs, and those of jobs whose switches may have changed.
+    set_ups: Turns,
+    replans: Turns,
+    /// The job that is the next of the latter.
+    next_replan: JobId,
     job_memory_bytes: u64,
     memory_bytes: u64,
     /// Jobs that did not fit the memory of one job, of one token, or of all.
@@ -244,8 +256,13 @@ impl Registry {
             rng: rng.stream("jobs"),
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),
+            amounts: Amounts::default(),
             links: BTreeMap::new(),
             switches: Switches::default(),
+            waiting: BTreeSet::new(),
+            set_ups: Turns::default(),
+            replans: Turns::default(),
+            next_replan: JobId::default(),
             job_memory_bytes: config.job_memory_bytes,
             memory_bytes: config.memory_bytes,
             refused_jobs: server::Refusals::default(),
@@ -324,6 +341,7 @@ impl Registry {
         self.ask_switches(now, join.switch, owner);
         let job = find(&mut self.jobs, id)?;
         let before = job.take_in(now, link, join);
+        self.count(id);
         self.links.insert(link, (id, rank));
         if let Some(before) = before {
             self.succeed(id, rank, &before);
@@ -419,10 +437,13 @@ impl Registry {
     pub fn tick(&mut self, now: Time) {
         self.ended.tick(now);
         self.welcomes.tick(now);
+        self.set_ups.tick(now);
+        self.replans.tick(now);
         let ids: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in ids {
             self.tick_job(now, id);
         }
+        self.replan_all(now);
         self.probe_switches(now);
         self.probe_paths(now);
     }
@@ -442,7 +463,9 @@ impl Registry {
             }
             if agreed.is_ok() && job.hosts.is_empty() {
                 job.gather_again(now);
-                return Ok(job.id);
+                let id = job.id;
+                self.count(id);
+                return Ok(id);
             }
             // Everybody is gone, and those that come remember nothing: it is another job.
             // spec: E-10
@@ -494,6 +517,7 @@ impl Registry {
         self.note(format!("job {:?}: {how} as {id:?}, {} ranks", wanted.name, wanted.workers));
         self.names.insert(wanted.name.clone(), id);
         self.jobs.insert(id, Job::new(now, id, caller.holder, wanted, is_resumed));
+        self.count(id);
         Ok(id)
     }
 
@@ -504,27 +528,34 @@ impl Registry {
             return Err(Refusal::TooManyJobs);
         }
         let JobBudgets { jobs, unattended, .. } = self.budgets;
-        let own = self.jobs.values().filter(|job| job.owner == holder);
-        if own.clone().count() >= jobs {
+        let own = self.amounts.of(holder);
+        if own.jobs >= jobs {
             return Err(Refusal::JobsOfToken { limit: jobs });
         }
-        if own.filter(|job| job.ranks.is_empty()).count() >= unattended {
+        if own.unattended >= unattended {
             return Err(Refusal::Unattended { limit: unattended });
         }
         Ok(())
     }
 
+    /// Takes down in the sums of all jobs what one has now.
+    // spec: E-12
+    fn count(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let now = Amount::of(job);
+        let before = std::mem::replace(&mut job.counted, now);
+        self.amounts.replace(job.owner, before, now);
+    }
+
     fn check_join(&mut self, now: Time, caller: &Caller, join: &Join) -> Result<(), Refusal> {
         refusal::check_name("host", &join.host)?;
-        let ranks: usize = self.jobs.values().map(|job| job.ranks.len()).sum();
         let job = find(&mut self.jobs, join.job)?;
         caller.check(&job.name, job.workers)?;
         let (owner, is_new) = (job.owner, !job.ranks.contains_key(&join.rank));
-        if is_new && ranks >= RANKS_MAX {
+        if is_new && self.amounts.total().ranks >= RANKS_MAX {
             return Err(Refusal::TooManyRanks);
         }
-        let own = self.jobs.values().filter(|job| job.owner == owner);
-        if is_new && own.map(|job| job.ranks.len()).sum::<usize>() >= self.budgets.ranks {
+        if is_new && self.amounts.of(owner).ranks >= self.budgets.ranks {
             return Err(Refusal::RanksInJobs { limit: self.budgets.ranks });
         }
         self.check_nodes(join)?;
@@ -589,9 +620,8 @@ impl Registry {
     // spec: E-12
     fn trees_left(&self, id: JobId) -> usize {
         let Some(job) = self.jobs.get(&id) else { return 0 };
-        let others = self.jobs.iter().filter(|(other, _)| **other != id);
-        let own = others.filter(|(_, other)| other.owner == job.owner);
-        self.budgets.trees.saturating_sub(own.map(|(_, other)| other.trees.len()).sum())
+        let others = self.amounts.of(job.owner).trees - job.counted.trees;
+        self.budgets.trees.saturating_sub(others)
     }
 
     /// Returns whether all ranks of a job are there and not welcomed, and may be now.
@@ -612,6 +642,7 @@ impl Registry {
         if is_ready {
             let is_first = job.hosts.is_empty();
             job.gather(most_trees);
+            self.count(id);
             if is_first && let Err(text) = self.begin(id) {
                 self.fail_job(now, id, text);
                 return Ok(());
@@ -657,6 +688,8 @@ impl Registry {
         self.actions.push_back(Action::Close { link });
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.leave(now, rank, operations);
+        self.count(id);
+        let Some(job) = self.jobs.get(&id) else { return };
         if !job.hosts.is_empty() {
             self.actions.extend(job.tell_all(&ToRank::Left { rank, operations }));
         }
@@ -701,6 +734,7 @@ impl Registry {
     fn forget(&mut self, id: JobId) {
         let Some(job) = self.jobs.remove(&id) else { return };
         self.names.remove(&job.name);
+        self.amounts.replace(job.owner, job.counted, Amount::default());
         if job.has_tickets {
             self.ended.note(job.owner, id);
         }

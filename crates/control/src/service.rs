@@ -219,7 +219,7 @@ impl Service {
     pub fn listing(&self) -> Listing {
         let (answer, answered) = std::sync::mpsc::channel();
         let _ = self.errands.send(Errand::List { answer });
-        answered.recv().unwrap_or_default()
+        answered.recv().map(Arc::unwrap_or_clone).unwrap_or_default()
     }
 
     /// Stops. Ranks see their streams end, and look for the service for `failure_after`.

@@ -1,6 +1,6 @@
 //! One job: its seats and its rounds.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thalweg_core::{JobId, NodeId};
@@ -22,6 +22,11 @@ pub(super) struct Job {
     round: u32,
     /// By rank.
     seats: Vec<Seat>,
+    /// Indices of what is held, by the nodes of the holders: a job has thousands, and every message names one.
+    // spec: E-12
+    held: BTreeMap<NodeId, usize>,
+    /// Number of answers that this round lacks.
+    unanswered: usize,
     /// How many offers were made. Numbers them.
     offers: u64,
     /// The outcome of the last round that ended: its epoch is that round.
@@ -60,6 +65,8 @@ impl Job {
             id,
             round: 1,
             seats: vec![Seat::default(); spec.workers as usize],
+            held: BTreeMap::new(),
+            unanswered: spec.workers as usize,
             offers: 0,
             setup: None,
             roster: Vec::new(),
@@ -101,6 +108,16 @@ impl Job {
 
     pub(super) fn has_server(&self, node: NodeId) -> bool {
         self.spec.servers.contains(&node)
+    }
+
+    /// Number of ranks that the open round lacks.
+    pub(super) fn unanswered(&self) -> usize {
+        self.unanswered
+    }
+
+    /// Returns whether the open round lacks a rank.
+    pub(super) fn is_awaited(&self, rank: u32) -> bool {
+        self.seats.get(rank as usize).is_some_and(|seat| seat.answer.is_none())
     }
 
     /// The ranks that the open round lacks.
@@ -151,7 +168,7 @@ impl Job {
             // Whoever knows the round was offered the seat in it. The first to answer has it.
             None => self.check_node(process)?,
         }
-        self.check_answer(process, &answer)?;
+        self.check_answer((rank, process), &answer)?;
         if !self.is_open() {
             self.remind_one(rank, out);
             return Ok(Heard::Again);
@@ -160,8 +177,8 @@ impl Job {
             return Ok(Heard::Again);
         }
         let taken = Seat { holder: Some(process), offered: None, answer: Some(answer) };
-        let before = std::mem::replace(&mut self.seats[rank], taken);
-        self.set_up_if_complete(out).inspect_err(|_| self.seats[rank] = before)?;
+        let before = self.put(rank, taken);
+        self.set_up_if_complete(out).inspect_err(|_| drop(self.put(rank, before)))?;
         Ok(Heard::New)
     }
 
@@ -190,7 +207,7 @@ impl Job {
     ) -> Result<Heard, JoinError> {
         let Some(rank) = self.rank_of(process) else { return Ok(Heard::Again) };
         let round = self.next_round()?;
-        self.seats[rank].holder = None;
+        self.put(rank, Seat::default());
         self.begin_round(round, out);
         Ok(Heard::New)
     }
@@ -275,19 +292,32 @@ impl Job {
     }
 
     fn rank_of(&self, process: Process) -> Option<usize> {
-        self.seats.iter().position(|seat| seat.holder == Some(process))
+        let rank = *self.held.get(&process.node)?;
+        (self.seats[rank].holder == Some(process)).then_some(rank)
     }
 
     fn is_seated(&self, node: NodeId) -> bool {
-        self.seats.iter().any(|seat| seat.holder.is_some_and(|holder| holder.node == node))
+        self.held.contains_key(&node)
+    }
+
+    /// Replaces one. Returns what it was.
+    fn put(&mut self, rank: usize, seat: Seat) -> Seat {
+        self.unanswered += usize::from(seat.answer.is_none());
+        let holder = seat.holder;
+        let before = std::mem::replace(&mut self.seats[rank], seat);
+        self.unanswered -= usize::from(before.answer.is_none());
+        before.holder.map(|before| self.held.remove(&before.node));
+        holder.map(|holder| self.held.insert(holder.node, rank));
+        before
     }
 
     /// Whether the node has no other process of this job.
     fn check_node(&self, process: Process) -> Result<(), JoinError> {
-        let other = |seat: &Seat| seat.holder.filter(|holder| holder.node == process.node);
-        let mut others =
-            (0..).zip(&self.seats).filter_map(|(rank, seat)| Some((rank, other(seat)?)));
-        others.next().map_or(Ok(()), |(rank, holder)| Err(JoinError::Taken { rank, holder }))
+        let other = self.held.get(&process.node).copied();
+        match other.and_then(|rank| Some((rank as u32, self.seats[rank].holder?))) {
+            Some((rank, holder)) => Err(JoinError::Taken { rank, holder }),
+            None => Ok(()),
+        }
     }
 
     fn check_rank(&self, rank: u32) -> Result<usize, JoinError> {
@@ -314,7 +344,11 @@ impl Job {
         oldest.map(|(rank, _)| rank).ok_or(JoinError::Full)
     }
 
-    fn check_answer(&self, process: Process, answer: &Answer) -> Result<(), JoinError> {
+    fn check_answer(
+        &self,
+        (rank, process): (usize, Process),
+        answer: &Answer,
+    ) -> Result<(), JoinError> {
         let (given, servers) = (answer.paths.len(), self.spec.servers.len());
         if given != servers {
             return Err(JoinError::Paths { given, servers });
@@ -323,7 +357,8 @@ impl Job {
             return Err(JoinError::LongPath(long));
         }
         let Memory::Kept { watermark } = answer.memory else { return Ok(()) };
-        if !self.roster.contains(&process) {
+        // Most have the rank that they had.
+        if self.roster.get(rank) != Some(&process) && !self.roster.contains(&process) {
             return Err(JoinError::Outdated);
         }
         let (least, limit) = (self.least_watermark, self.next_age.unwrap_or(u64::MAX));
@@ -336,6 +371,8 @@ impl Job {
     fn remove_seat(&mut self, rank: usize, out: &mut Instructions) -> Result<(), JoinError> {
         let round = self.next_round()?;
         self.seats.remove(rank);
+        let holders = self.seats.iter().enumerate();
+        self.held = holders.filter_map(|(rank, seat)| Some((seat.holder?.node, rank))).collect();
         self.begin_round(round, out);
         Ok(())
     }
@@ -347,6 +384,7 @@ impl Job {
         for seat in &mut self.seats {
             (seat.offered, seat.answer) = (None, None);
         }
+        self.unanswered = self.seats.len();
         (0..self.seats.len()).for_each(|rank| self.remind_one(rank, out));
     }
 
@@ -381,7 +419,7 @@ impl Job {
     }
 
     fn set_up_if_complete(&mut self, out: &mut Instructions) -> Result<(), JoinError> {
-        if self.seats.iter().any(|seat| seat.answer.is_none()) {
+        if self.unanswered > 0 {
             return Ok(());
         }
         let trees = self.trees()?;

@@ -28,7 +28,7 @@ pub(super) fn failure(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure
     if job.hosts.is_empty() {
         return late(now, job);
     }
-    if job.welcome.is_none() && job.ranks.values().any(Attendee::has_left) {
+    if job.welcome.is_none() && job.has_departed() {
         let culprits = job.missing();
         let text = format!("{} cannot be replaced: others have left", list(&culprits));
         return Some(Failure::new(FailureKind::Peer, text, culprits));
@@ -184,12 +184,9 @@ fn late(now: Time, job: &Job) -> Option<Failure> {
 /// Ranks whose connection, or whose kernel, has been away for `failure_after`.
 // spec: E-01
 fn dead(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure> {
-    let is_dead = |attendee: &Attendee| {
-        let is_missed = !attendee.has_left() && attendee.link.is_none();
-        is_missed && now.since(attendee.broke.0) >= job.settings.failure_after
-    };
-    let dead = job.ranks.iter().filter(|(_, attendee)| is_dead(attendee));
-    let culprits: Vec<u32> = dead.map(|(rank, _)| *rank).collect();
+    let is_dead = |attendee: &Attendee| now.since(attendee.broke.0) >= job.settings.failure_after;
+    let dead = job.gone().filter(|(_, attendee)| is_dead(attendee));
+    let culprits: Vec<u32> = dead.map(|(rank, _)| rank).collect();
     if culprits.is_empty() {
         return None;
     }

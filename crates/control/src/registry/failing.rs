@@ -40,20 +40,13 @@ impl Registry {
             let message = ToRank::Waiting { missing };
             self.actions.extend(job.tell_all(&message));
         }
-        let (trees, is_waiting) = (job.all_trees(), job.waits_for_welcome());
+        let is_waiting = job.waits_for_welcome();
         if is_new {
             self.investigate(now, id);
         }
         if is_waiting {
             // A job that is there is welcomed or waits on.
             let _ = self.welcome(now, id, 0);
-        }
-        for at in trees {
-            let plan = self.jobs.get(&id).and_then(|job| job.plan(at.tree));
-            if plan.is_some_and(|plan| plan.is_open) {
-                self.set_up(now, at, None);
-            }
-            self.replan_if_needed(now, at);
         }
     }
 

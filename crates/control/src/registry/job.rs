@@ -1,12 +1,14 @@
 //! One job: its ranks, from registration to the end.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use thalweg_aggregate::join::Process;
-use thalweg_core::{JobId, NodeId, Time};
+use thalweg_core::{JobId, MTU_BYTES, NodeId, Time};
 use thalweg_wire::tag::{Key, Secrets};
 
+use super::amounts::Amount;
 use super::cluster::Cluster;
 use super::operations::Operations;
 use super::plan::Plan;
@@ -39,6 +41,14 @@ pub(super) struct Job {
     /// Their nodes, all of which are compared with those of every rank that joins.
     // spec: E-12
     nodes: BTreeMap<NodeId, u32>,
+    /// Ranks without a stream that have not left.
+    gone: BTreeSet<u32>,
+    /// Number of ranks that have left.
+    departed: usize,
+    /// Part of the job in the sums of all.
+    pub(super) counted: Amount,
+    /// Facts about all ranks, until one of them changes.
+    facts: OnceCell<Facts>,
     /// The leader of every host, by seat. Empty until the job is gathered.
     pub(super) hosts: Vec<u32>,
     /// `None` until all ranks are there, and again when one is another process, until all are.
@@ -54,6 +64,18 @@ pub(super) struct Job {
     waiting_told: Time,
     /// When the last one was gone. Means something only while nobody is there.
     deserted: Time,
+}
+
+/// Facts about the ranks of a job, which every tree asks for.
+// spec: E-12
+#[derive(Clone, Debug)]
+struct Facts {
+    /// Switches of the ranks that send. Before all ranks are there, any of them may send.
+    switches: BTreeSet<NodeId>,
+    /// The least MTU that ranks announce. `None` if one of them announces none: it answers no probes.
+    announced_mtu: Option<u16>,
+    /// The rank with the least MTU, where those that announce none have the usual one.
+    narrowest: Option<(u32, u16)>,
 }
 
 /// Who attends as a rank.
@@ -144,6 +166,10 @@ impl Job {
             created: now,
             ranks: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            departed: 0,
+            counted: Amount::default(),
+            facts: OnceCell::new(),
             hosts: Vec::new(),
             welcome: None,
             stalls: Stalls::default(),
@@ -240,7 +266,7 @@ impl Job {
                 let heard = now.since(before.heard);
                 return Err(Refusal::Taken { rank, address, heard });
             }
-            if self.ranks.values().any(Attendee::has_left) {
+            if self.has_departed() {
                 return Err(Refusal::Ending);
             }
             if !self.is_replaceable(before) && ticket.map(|own| own.process) != Some(before.process)
@@ -290,12 +316,16 @@ impl Job {
         };
         self.nodes.extend(attendee.nodes().map(|node| (node, join.rank)));
         self.ranks.insert(join.rank, attendee);
+        self.facts.take();
         self.has_tickets = true;
         before
     }
 
     fn remove(&mut self, rank: u32) -> Option<Attendee> {
         let attendee = self.ranks.remove(&rank)?;
+        self.facts.take();
+        self.gone.remove(&rank);
+        self.departed -= usize::from(attendee.has_left());
         for node in attendee.nodes() {
             self.nodes.remove(&node);
         }
@@ -307,6 +337,7 @@ impl Job {
         let is_first = self.hosts.is_empty();
         let (leaders, _) = self.places();
         self.hosts = leaders;
+        self.facts.take();
         if is_first {
             self.trees.resize_with(self.count_trees(most_trees), Plan::default);
         }
@@ -402,6 +433,9 @@ impl Job {
         let Some(attendee) = self.ranks.get_mut(&rank) else { return false };
         let there = Time::from_ps(now.as_ps().saturating_sub(ending.silence().as_ps()));
         (attendee.link, attendee.broke) = (None, (there, ending));
+        if !attendee.has_left() {
+            self.gone.insert(rank);
+        }
         self.deserted = now;
         true
     }
@@ -412,7 +446,9 @@ impl Job {
             self.remove(rank);
             self.deserted = now;
         } else if let Some(attendee) = self.ranks.get_mut(&rank) {
+            self.departed += usize::from(!attendee.has_left());
             (attendee.link, attendee.left) = (None, Some(operations));
+            self.gone.remove(&rank);
         }
     }
 
@@ -420,6 +456,9 @@ impl Job {
     pub(super) fn gather_again(&mut self, now: Time) {
         self.ranks.clear();
         self.nodes.clear();
+        self.gone.clear();
+        self.departed = 0;
+        self.facts.take();
         self.deserted = now;
         // Members of a job that was forgotten have a deadline of their own.
         if !self.is_resumed {
@@ -449,18 +488,72 @@ impl Job {
 
     /// Whether all ranks have left.
     pub(super) fn is_over(&self) -> bool {
-        self.ranks.values().all(Attendee::has_left)
+        self.departed == self.ranks.len()
+    }
+
+    /// Returns whether a rank has left.
+    pub(super) fn has_departed(&self) -> bool {
+        self.departed > 0
+    }
+
+    /// Ranks without a stream that have not left.
+    pub(super) fn gone(&self) -> impl Iterator<Item = (u32, &Attendee)> {
+        self.gone.iter().filter_map(|rank| Some((*rank, self.ranks.get(rank)?)))
+    }
+
+    /// Number of ranks that are connected.
+    pub(super) fn connected(&self) -> usize {
+        self.ranks.len() - self.gone.len() - self.departed
     }
 
     /// Whether anybody is connected.
     pub(super) fn is_attended(&self) -> bool {
-        self.ranks.values().any(|attendee| attendee.link.is_some())
+        self.connected() > 0
     }
 
     /// Whether all ranks are connected.
     pub(super) fn is_complete(&self) -> bool {
-        self.ranks.len() == self.workers as usize
-            && self.ranks.values().all(|attendee| attendee.link.is_some())
+        self.connected() == self.workers as usize
+    }
+
+    fn facts(&self) -> &Facts {
+        self.facts.get_or_init(|| {
+            let is_leader = |rank: &u32| self.hosts.is_empty() || self.seat_of(*rank).is_some();
+            let leaders = self.ranks.iter().filter(|(rank, _)| is_leader(rank));
+            let announced: Option<Vec<u16>> =
+                self.ranks.values().map(|rank| rank.mtu_bytes).collect();
+            let mtus =
+                self.ranks.iter().map(|(rank, own)| (*rank, own.mtu_bytes.unwrap_or(MTU_BYTES)));
+            Facts {
+                switches: leaders.filter_map(|(_, leader)| leader.switch).collect(),
+                announced_mtu: announced.and_then(|all| all.into_iter().min()),
+                narrowest: mtus.min_by_key(|(_, mtu_bytes)| *mtu_bytes),
+            }
+        })
+    }
+
+    /// Switches of the server's rack and of the ranks that send: what the job would be planned with.
+    pub(super) fn switches(&self, servers: Option<NodeId>) -> BTreeSet<NodeId> {
+        let mut switches = self.facts().switches.clone();
+        if !switches.is_empty() {
+            switches.extend(servers);
+        }
+        switches
+    }
+
+    /// The least MTU that its ranks announce. `None` if one of them announces none.
+    pub(super) fn announced_mtu(&self) -> Option<u16> {
+        self.facts().announced_mtu
+    }
+
+    /// The rank with the least MTU, where those that announce none have the usual one.
+    pub(super) fn narrowest(&self) -> Option<(u32, u16)> {
+        self.facts().narrowest
+    }
+
+    /// Switches of all its trees, and its trees: what it takes to go through them.
+    pub(super) fn work(&self) -> u32 {
+        (self.facts().switches.len() as u32 + 1) * self.trees.len() as u32
     }
 
     /// Returns true if all ranks were welcomed before and are there, and one of them is another process since.
@@ -475,8 +568,9 @@ impl Job {
 
     /// The ranks that are not connected, at most as many as are worth naming.
     pub(super) fn missing(&self) -> Vec<u32> {
-        let is_missing =
-            |rank: &u32| self.ranks.get(rank).is_none_or(|attendee| attendee.link.is_none());
+        let there = self.ranks.iter().filter(|(_, attendee)| attendee.link.is_some());
+        let mut there = there.map(|(rank, _)| *rank).peekable();
+        let is_missing = |rank: &u32| there.next_if_eq(rank).is_none();
         (0..self.workers).filter(is_missing).take(NAMED_MAX).collect()
     }
 
@@ -526,8 +620,9 @@ impl Job {
 
     /// Tells the rank whose sending thread of a tree is at a node.
     pub(super) fn tell_node(&self, tree: u32, node: NodeId, message: ToRank) -> Option<Action> {
-        let is_there = |attendee: &Attendee| attendee.node_of(tree) == Some(node);
-        let (rank, _) = self.ranks.iter().find(|(_, other)| is_there(other))?;
-        self.tell_of(tree, *rank, message)
+        let rank = *self.nodes.get(&node)?;
+        let is_there = |attendee: &&Attendee| attendee.node_of(tree) == Some(node);
+        self.ranks.get(&rank).filter(is_there)?;
+        self.tell_of(tree, rank, message)
     }
 }

@@ -47,19 +47,12 @@ struct Narrow {
 }
 
 impl Job {
-    /// The least MTU that its ranks announce. `None` if one of them announces none: it answers no probes.
-    fn announced_mtu(&self) -> Option<u16> {
-        let all: Option<Vec<u16>> = self.ranks.values().map(|rank| rank.mtu_bytes).collect();
-        all?.into_iter().min()
-    }
-
     /// A rank whose interface does not carry the packets of a tree, and its MTU: one that has come later than others. Those
     /// that announce none have the usual one.
     fn narrow_rank(&self, plan: &Plan) -> Option<(u32, u16)> {
         // A length that no packet has is refused with the settings of the job.
         let needed = plan.needed_mtu().filter(|needed| *needed <= MTU_BYTES_MAX.into())?;
-        let mtus = self.ranks.iter().map(|(rank, own)| (*rank, own.mtu_bytes.unwrap_or(MTU_BYTES)));
-        mtus.min_by_key(|(_, mtu_bytes)| *mtu_bytes).filter(|(_, mtu)| u32::from(*mtu) < needed)
+        self.narrowest().filter(|(_, mtu)| u32::from(*mtu) < needed)
     }
 
     /// Returns whether all ranks know of probes.
@@ -81,7 +74,7 @@ impl Registry {
     pub(super) fn find_paths(&mut self, now: Time, at: JobTree) -> bool {
         let Some((job, plan)) = self.planned(at) else { return false };
         // A round that is over needs nothing.
-        if self.registrar.waits_for(at.id()).next().is_none() {
+        if self.registrar.unanswered(at.id()) == 0 {
             return true;
         }
         if let Some(failure) = self.narrow_interface(job, plan) {
@@ -211,10 +204,18 @@ impl Registry {
 
     /// Set-ups that wait for switches or paths go on.
     pub(super) fn go_on(&mut self, now: Time) {
-        let all = self.jobs.values().flat_map(|job| job.all_trees().zip(&job.trees));
-        let waiting = all.filter(|(_, plan)| plan.is_open).map(|(at, _)| at);
-        for at in waiting.collect::<Vec<_>>() {
-            self.set_up(now, at, None);
+        for id in self.waiting.iter().copied().collect::<Vec<_>>() {
+            let job = self.jobs.get(&id);
+            // spec: E-12
+            if job.is_some_and(|job| !self.set_ups.take(now, job.owner, job.work())) {
+                continue;
+            }
+            self.waiting.remove(&id);
+            let Some(job) = job else { continue };
+            let all = job.all_trees().zip(&job.trees).filter(|(_, plan)| plan.is_open);
+            for at in all.map(|(at, _)| at).collect::<Vec<_>>() {
+                self.set_up(now, at, None);
+            }
         }
     }
 

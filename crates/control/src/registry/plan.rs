@@ -13,11 +13,12 @@ use thalweg_aggregate::{
     AGGREGATORS, CheckedParameters, FRAGMENT_VALUES, JobParameters, Numeric,
     server::{self, BudgetError, SPAN_LEAST},
 };
-use thalweg_core::{MTU_BYTES, NodeId, Time, body_bytes_of_mtu};
+use thalweg_core::{JobId, MTU_BYTES, NodeId, Time, body_bytes_of_mtu};
 use thalweg_transport::path::PathReport;
 use thalweg_wire::aggregate::SwitchLimits;
 
-use super::job::{Attendee, Job};
+use super::amounts::Amount;
+use super::job::Job;
 use super::paths::Offer;
 use super::refusal::seconds;
 use super::switches::ANSWER_WITHIN;
@@ -84,8 +85,7 @@ impl Plan {
 impl Job {
     /// The plan of a tree, if another set-up of it can come about: nobody who would have to answer has left.
     fn replannable(&self, tree: u32) -> Option<&Plan> {
-        let has_left = self.ranks.values().any(Attendee::has_left);
-        let is_replannable = self.welcome.is_some() && self.hosts.len() > 1 && !has_left;
+        let is_replannable = self.welcome.is_some() && self.hosts.len() > 1 && !self.has_departed();
         self.plan(tree).filter(|plan| is_replannable && !plan.is_open)
     }
 
@@ -136,8 +136,29 @@ impl Registry {
         self.find_paths(now, at)
     }
 
+    /// Sets trees up again whose switches are others than before, of the jobs that have a turn. Those that have none are the next.
+    // spec: E-12
+    pub(super) fn replan_all(&mut self, now: Time) {
+        let first = std::mem::take(&mut self.next_replan);
+        let ids: Vec<JobId> =
+            self.jobs.range(first..).chain(self.jobs.range(..first)).map(|(id, _)| *id).collect();
+        let mut refused = None;
+        for id in ids {
+            let Some(job) = self.jobs.get(&id).filter(|_| !self.waiting.contains(&id)) else {
+                continue;
+            };
+            let trees = job.all_trees();
+            if !self.replans.take(now, job.owner, job.work()) {
+                refused.get_or_insert(id);
+                continue;
+            }
+            trees.for_each(|at| self.replan_if_needed(now, at));
+        }
+        self.next_replan = refused.unwrap_or_default();
+    }
+
     /// Sets a tree up again if the switches that it can be planned with are others than before.
-    pub(super) fn replan_if_needed(&mut self, now: Time, at: JobTree) {
+    fn replan_if_needed(&mut self, now: Time, at: JobTree) {
         let Some(job) = self.jobs.get(&at.job) else { return };
         let Some(plan) = job.replannable(at.tree) else { return };
         // A switch that comes and goes does not keep the job from its work.
@@ -300,6 +321,7 @@ impl Registry {
         let Some(plan) = self.plan_mut(at) else { return };
         plan.memory_bytes = needed_bytes;
         let is_first = plan.span_fragments.replace(span).is_none() && at.tree == 0;
+        self.count(at.job);
         let Some(job) = self.jobs.get(&at.job) else { return };
         if is_first && span < asked {
             let (name, most) = (&job.name, most >> 20);
@@ -319,20 +341,16 @@ impl Registry {
     fn check_memory(&self, at: JobTree, needed_bytes: u64) -> Result<(), BudgetError> {
         let Some((job, plan)) = self.planned(at) else { return Ok(()) };
         let (owner, own_bytes) = (job.owner, plan.memory_bytes);
-        let reserved = |counts: &dyn Fn(&Job) -> bool| {
-            let jobs = self.jobs.values().filter(|job| counts(job));
-            let all = jobs.map(Job::memory_bytes).fold(0, u64::saturating_add);
-            all.saturating_sub(own_bytes)
-        };
+        let reserved = |all: Amount| all.memory_bytes.saturating_sub(own_bytes);
         let fits = |reserved_bytes: u64, budget_bytes: u64| {
             needed_bytes <= budget_bytes.saturating_sub(reserved_bytes)
         };
         let (reserved_bytes, budget_bytes) =
-            (reserved(&|job| job.owner == owner), self.budgets.memory_bytes);
+            (reserved(self.amounts.of(owner)), self.budgets.memory_bytes);
         if !fits(reserved_bytes, budget_bytes) {
             return Err(BudgetError::TokenMemory { needed_bytes, reserved_bytes, budget_bytes });
         }
-        let (reserved_bytes, budget_bytes) = (reserved(&|_| true), self.memory_bytes);
+        let (reserved_bytes, budget_bytes) = (reserved(self.amounts.total()), self.memory_bytes);
         if !fits(reserved_bytes, budget_bytes) {
             return Err(BudgetError::Memory { needed_bytes, reserved_bytes, budget_bytes });
         }

@@ -70,17 +70,25 @@ impl Registry {
         let Some(plan) = job.plan_mut(at.tree) else { return };
         let was_open = std::mem::replace(&mut plan.is_open, !is_planned);
         if !is_planned {
+            self.waiting.insert(at.job);
             return self.obey();
         }
         let only = only.filter(|_| !was_open);
-        let leaders = &job.hosts[..];
-        let joins = (0..)
-            .zip(leaders)
-            .filter(|(_, leader)| only.is_none_or(|only| only == **leader))
-            .filter_map(|(seat, leader)| Some((seat, job.ranks.get(leader)?.process_in(at.tree)?)))
-            .map(|(seat, process)| Message::Join { job: at.id(), process, rank: Some(seat) });
+        // One that comes back is no reason to go through all.
+        // spec: E-12
+        let indices = match only.map(|only| job.seat_of(only)) {
+            Some(index) => index.map_or(0..0, |index| index..index + 1),
+            None => 0..job.hosts.len() as u32,
+        };
+        let leaders = indices.filter_map(|index| Some((index, *job.hosts.get(index as usize)?)));
+        let joins = leaders
+            .filter_map(|(index, leader)| {
+                Some((index, job.ranks.get(&leader)?.process_in(at.tree)?))
+            })
+            .map(|(index, process)| Message::Join { job: at.id(), process, rank: Some(index) });
         let joins: Vec<Message> = joins.collect();
         let has_left = |leader: &&u32| job.ranks.get(*leader).is_some_and(Attendee::has_left);
+        let leaders = if job.has_departed() { &job.hosts[..] } else { &[] };
         let departed: Vec<u32> = leaders.iter().filter(has_left).copied().collect();
         for join in joins {
             self.tell_registrar(now, at, join);
@@ -108,7 +116,8 @@ impl Registry {
         }
         // The last answer makes the set-up.
         let is_last = self.registrar.round(id) == Some(round)
-            && self.registrar.waits_for(id).eq(std::iter::once(index));
+            && self.registrar.unanswered(id) == 1
+            && self.registrar.is_awaited(id, index);
         if is_last && !self.conclude(now, at, round) {
             return;
         }
@@ -131,7 +140,7 @@ impl Registry {
     pub(super) fn answer_for_departed(&mut self, now: Time, at: JobTree, rank: u32) {
         let index = self.jobs.get(&at.job).and_then(|job| job.seat_of(rank));
         let (Some(index), Some(round)) = (index, self.registrar.round(at.id())) else { return };
-        if self.registrar.waits_for(at.id()).any(|awaited| awaited == index) {
+        if self.registrar.is_awaited(at.id(), index) {
             self.answer(now, (at, rank), round, index, None);
         }
     }

@@ -42,6 +42,12 @@ const STRANGER_RATE: CallRate = CallRate { per_s: 20, burst: 256 };
 /// Most tokens whose probes are counted before those are looked for that can be forgotten.
 const HOLDERS_KEPT: usize = 1_024;
 
+/// Time between two looks at all nodes that ranks name, for each of them: there can be as many as ranks, and few are switches. It
+/// is less than the time between two probes where there are as many as clusters have.
+// spec: E-12
+const LOOK_GAP_OF_NODE: Span = Span::from_us(20);
+const LIST_GAP_OF_NODE: Span = Span::from_us(100);
+
 /// Answers in a row after which a switch that was away is back.
 const ANSWERS_TO_RETURN: u32 = 2;
 
@@ -55,6 +61,8 @@ pub(super) struct Switches {
     pub(super) paths: BTreeMap<SwitchPath, ProbedPath>,
     /// When the switches of all jobs were last looked for.
     listed: Option<Time>,
+    /// When it was last looked for switches whose next probe is due.
+    looked: Option<Time>,
 }
 
 /// Namer of a switch: the token of a rank, or `None` for the operator.
@@ -251,8 +259,15 @@ impl Registry {
     pub(super) fn probe_switches(&mut self, now: Time) {
         let every = self.jobs.values().map(|job| job.settings.failure_after / PROBES).min();
         let every = every.map_or(PROBE_EVERY_MAX, |every| every.min(PROBE_EVERY_MAX));
-        let mut due = self.switches.due(now, every);
-        if self.switches.listed.is_none_or(|listed| now.since(listed) >= every) {
+        let nodes = self.switches.watched.len() as u64;
+        let is_later =
+            |before: Option<Time>, gap: Span| before.is_none_or(|before| now.since(before) >= gap);
+        let mut due = Vec::new();
+        if is_later(self.switches.looked, LOOK_GAP_OF_NODE * nodes) {
+            self.switches.looked = Some(now);
+            due = self.switches.due(now, every);
+        }
+        if is_later(self.switches.listed, every.max(LIST_GAP_OF_NODE * nodes)) {
             let mut switches = BTreeMap::<NodeId, BTreeSet<Namer>>::new();
             for job in self.jobs.values() {
                 for switch in job.switches(self.cluster.switch) {
@@ -273,18 +288,6 @@ impl Registry {
     /// The one that has a switch probed which jobs of a token name: the operator, if it is the one of the server's rack.
     fn namer(&self, switch: NodeId, owner: Holder) -> Namer {
         Some(owner).filter(|_| self.cluster.switch != Some(switch))
-    }
-}
-
-impl Job {
-    /// Switches of the server's rack and of the ranks that send: what the job would be planned with. Before all ranks
-    /// are there, any of them may send.
-    pub(super) fn switches(&self, servers: Option<NodeId>) -> BTreeSet<NodeId> {
-        let is_leader = |rank: &u32| self.hosts.is_empty() || self.seat_of(*rank).is_some();
-        let leaders = self.ranks.iter().filter(|(rank, _)| is_leader(rank));
-        let own: BTreeSet<NodeId> = leaders.filter_map(|(_, leader)| leader.switch).collect();
-        let servers = servers.filter(|_| !own.is_empty());
-        own.into_iter().chain(servers).collect()
     }
 }
 

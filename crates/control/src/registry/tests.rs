@@ -24,6 +24,7 @@ mod stalling;
 mod swarm;
 mod switching;
 mod trees;
+mod work;
 
 const SECRET: Secret = Secret([7; 16]);
 /// 10.1.0.1:4800.

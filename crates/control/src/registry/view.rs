@@ -112,12 +112,11 @@ impl Registry {
 
     /// The jobs that there are.
     fn summaries(&self) -> Vec<JobSummary> {
-        let connected = |job: &Job| job.ranks.values().filter(|rank| rank.link.is_some()).count();
         let jobs = self.jobs.values().map(|job| JobSummary {
             id: job.id,
             name: job.name.clone(),
             ranks: job.workers,
-            connected: connected(job) as u32,
+            connected: job.connected() as u32,
             switches_left_out: job.left_out().len() as u32,
         });
         jobs.collect()

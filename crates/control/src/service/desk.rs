@@ -9,6 +9,7 @@ use thalweg_wire::aggregate::SwitchLimits;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ServiceNote;
+use super::snapshot::COPY_GAP;
 use super::unread::Unread;
 use crate::budget::{Reason, Refused};
 use crate::caller::Caller;
@@ -40,7 +41,7 @@ pub(super) enum Errand {
     /// A switch has answered a probe of its path.
     PathAnswered { path: SwitchPath, body_bytes: usize },
     /// Somebody wants to know which jobs there are.
-    List { answer: std::sync::mpsc::Sender<Listing> },
+    List { answer: std::sync::mpsc::Sender<Arc<Listing>> },
 }
 
 /// Does what the registry wants done.
@@ -50,6 +51,10 @@ pub(super) struct Desk {
     pub(super) clock: Clock,
     streams: BTreeMap<LinkId, Outgoing>,
     next_link: u64,
+    /// Number of messages to ranks.
+    pub(super) sent: u64,
+    /// The last listing, and the time until which it is shown again.
+    listing: Option<(Time, Arc<Listing>)>,
     errands: mpsc::UnboundedSender<Errand>,
     on_note: Box<dyn Fn(ServiceNote) + Send>,
     refused: Refused,
@@ -83,7 +88,18 @@ impl Desk {
         refused: Refused,
     ) -> Desk {
         let (streams, clock) = (BTreeMap::new(), Clock::start());
-        Desk { registry, plane, clock, streams, next_link: 0, errands, on_note, refused }
+        Desk {
+            registry,
+            plane,
+            clock,
+            streams,
+            next_link: 0,
+            sent: 0,
+            listing: None,
+            errands,
+            on_note,
+            refused,
+        }
     }
 
     /// Opens a stream for a rank.
@@ -117,6 +133,19 @@ impl Desk {
         result
     }
 
+    /// The jobs that there are. What takes long to list is listed rarely, however often somebody asks.
+    // spec: E-12
+    pub(super) fn listing(&mut self) -> Arc<Listing> {
+        let now = self.clock.now();
+        if let Some((_, listing)) = self.listing.as_ref().filter(|(until, _)| now < *until) {
+            return Arc::clone(listing);
+        }
+        let listing = Arc::new(self.registry.listing());
+        let after = self.clock.now();
+        self.listing = Some((after + after.since(now) * COPY_GAP, Arc::clone(&listing)));
+        listing
+    }
+
     /// Tells the operator.
     pub(super) fn note(&self, text: String) {
         (self.on_note)(ServiceNote { is_warning: false, text });
@@ -140,6 +169,7 @@ impl Desk {
                 if can_be_lost && stream.messages.capacity() <= RESERVED_MESSAGES {
                     return;
                 }
+                self.sent += 1;
                 // What it misses now it can never make up for.
                 let is_lost = !stream.unread.enqueue(&message);
                 if is_lost || stream.messages.try_send((tree, message)).is_err() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use thalweg_core::Time;
+use thalweg_core::{Span, Time};
 
 use super::unread::{Room, Rooms};
 use crate::bucket::Bucket;
@@ -62,6 +62,8 @@ struct Account {
     refusals: Bucket,
     listings: Bucket,
     messages: Bucket,
+    /// Microseconds of the service's thread.
+    thread_us: Bucket,
     /// Streams whose first messages are read at once.
     bursts: Bucket,
     room: Arc<Room>,
@@ -143,6 +145,15 @@ impl Meter {
         self.account(now, holder).messages.take(now)
     }
 
+    fn has_time(&mut self, now: Time, holder: Holder) -> bool {
+        self.account(now, holder).thread_us.has_one(now)
+    }
+
+    fn spend(&mut self, now: Time, holder: Holder, time: Span) {
+        let us = u32::try_from(time.as_ps() / Span::from_us(1).as_ps()).unwrap_or(u32::MAX);
+        self.account(now, holder).thread_us.spend(now, us);
+    }
+
     fn close(&mut self, holder: Holder) {
         self.streams = self.streams.saturating_sub(1);
         if let Some(account) = self.holders.get_mut(&holder) {
@@ -154,7 +165,8 @@ impl Meter {
         if self.holders.len() >= ACCOUNTS_KEPT && !self.holders.contains_key(&holder) {
             self.holders.retain(|_, account| !account.is_whole(now));
         }
-        let CallBudgets { calls, listings, messages, unread_bytes, streams, .. } = self.budgets;
+        let CallBudgets { calls, listings, messages, thread_us, unread_bytes, streams, .. } =
+            self.budgets;
         let burst = u32::try_from(streams).unwrap_or(u32::MAX);
         let bursts = CallRate { per_s: BURSTS_PER_S, burst };
         self.holders.entry(holder).or_insert_with(|| Account {
@@ -162,6 +174,7 @@ impl Meter {
             refusals: Bucket::new(calls, now),
             listings: Bucket::new(listings, now),
             messages: Bucket::new(messages, now),
+            thread_us: Bucket::new(thread_us, now),
             bursts: Bucket::new(bursts, now),
             room: Room::new(unread_bytes),
             streams: 0,
@@ -172,8 +185,8 @@ impl Meter {
 impl Account {
     /// Returns whether it says no more than a new one.
     fn is_whole(&mut self, now: Time) -> bool {
-        let Account { calls, refusals, listings, messages, bursts, .. } = self;
-        let buckets = [calls, refusals, listings, messages, bursts];
+        let Account { calls, refusals, listings, messages, thread_us, bursts, .. } = self;
+        let buckets = [calls, refusals, listings, messages, thread_us, bursts];
         self.streams == 0
             && self.room.is_free()
             && buckets.into_iter().all(|bucket| bucket.is_full(now))
@@ -223,6 +236,16 @@ impl SharedMeter {
         self.lock().may_deny(now, address)
     }
 
+    /// Returns whether a holder has time of the service's thread left.
+    pub(crate) fn has_time(&self, now: Time, holder: Holder) -> bool {
+        self.lock().has_time(now, holder)
+    }
+
+    /// Takes down time of the service's thread that was used because of a holder.
+    pub(crate) fn spend(&self, now: Time, holder: Holder, time: Span) {
+        self.lock().spend(now, holder, time);
+    }
+
     /// Takes down a stream, or says which budget is used up.
     pub(crate) fn open(&self, now: Time, holder: Holder) -> Result<StreamPermit, (Reason, String)> {
         let has_burst = self.lock().open(now, holder)?;
@@ -247,9 +270,21 @@ impl StreamPermit {
         MessageMeter { least: new(LEAST_MESSAGES, now) }
     }
 
-    /// Returns whether the next message of the stream may be read now.
-    pub(crate) fn may_read(&self, now: Time, stream: &mut MessageMeter) -> bool {
-        stream.least.take(now) || self.meter.lock().message(now, self.holder)
+    /// Returns whether the next message of the stream may be read now, or the budget that is used up.
+    pub(crate) fn may_read(&self, now: Time, stream: &mut MessageMeter) -> Result<(), Reason> {
+        let mut meter = self.meter.lock();
+        if !meter.has_time(now, self.holder) {
+            return Err(Reason::Time);
+        }
+        if stream.least.take(now) || meter.message(now, self.holder) {
+            return Ok(());
+        }
+        Err(Reason::Messages)
+    }
+
+    /// The holder that the stream counts for.
+    pub(crate) fn holder(&self) -> Holder {
+        self.holder
     }
 }
 
@@ -262,8 +297,6 @@ impl Drop for StreamPermit {
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
-
-    use thalweg_core::Span;
 
     use super::*;
 
@@ -358,7 +391,7 @@ mod tests {
         let permits = [1, 1, 2].map(|token| meter.open(START, Holder::Token(token)).unwrap());
         let mut streams = permits.each_ref().map(|permit| permit.messages(START));
         let mut read = |now, at: usize| {
-            (0..1_000).filter(|_| permits[at].may_read(now, &mut streams[at])).count()
+            (0..1_000).filter(|_| permits[at].may_read(now, &mut streams[at]).is_ok()).count()
         };
         assert_eq!(read(START, 0), 612, "its own and those of the token");
         assert_eq!(read(START, 1), 512, "what every stream has");
@@ -375,7 +408,7 @@ mod tests {
         let read = |now, token| {
             let permit = meter.open(now, Holder::Token(token)).unwrap();
             let mut stream = permit.messages(now);
-            (0..1_000).filter(|_| permit.may_read(now, &mut stream)).count()
+            (0..1_000).filter(|_| permit.may_read(now, &mut stream).is_ok()).count()
         };
         let all: usize = (0..99).map(|_| read(START, 1)).sum();
         assert_eq!(
@@ -389,11 +422,28 @@ mod tests {
         assert_eq!(all, 3 * 512 + 52, "it fills with time, up to as many");
         let permit = meter.open(later, Holder::Token(1)).unwrap();
         let mut stream = permit.messages(later);
-        assert!(!permit.may_read(later, &mut stream));
+        assert_eq!(permit.may_read(later, &mut stream), Err(Reason::Messages));
         assert!(
-            permit.may_read(later + Span::from_ms(130), &mut stream),
+            permit.may_read(later + Span::from_ms(130), &mut stream).is_ok(),
             "it is read as others are"
         );
+    }
+
+    // spec: E-12 machine
+    #[test]
+    fn one_token_cannot_use_up_the_time_of_the_thread() {
+        let meter = SharedMeter::new(meter());
+        let permits = [1, 2].map(|token| meter.open(START, Holder::Token(token)).unwrap());
+        let mut streams = permits.each_ref().map(|permit| permit.messages(START));
+        let mut read = |now, at: usize| permits[at].may_read(now, &mut streams[at]);
+        assert!(meter.has_time(START, Holder::Token(1)));
+        meter.spend(START, Holder::Token(1), Span::from_s(3));
+        assert_eq!((read(START, 0), read(START, 1)), (Err(Reason::Time), Ok(())));
+        assert!(!meter.has_time(START, Holder::Token(1)), "nor do its calls pass");
+        assert!(meter.has_time(START, Holder::Token(2)), "another token");
+        // A second is owed, and it has a quarter of the thread.
+        assert_eq!(read(START + Span::from_ms(3_990), 0), Err(Reason::Time));
+        assert_eq!(read(START + Span::from_ms(4_010), 0), Ok(()));
     }
 
     // spec: E-12 machine

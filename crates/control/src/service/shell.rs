@@ -38,6 +38,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Time after which a stream that sent too much is looked at again.
 const HELD_FOR: Duration = Duration::from_millis(25);
 
+/// Time of the thread that it takes to send a small message, about.
+const TELL_COST: Span = Span::from_us(2);
+
 /// A handle of the registry. All handles are used by one thread.
 #[derive(Clone)]
 pub(super) struct Shell {
@@ -83,6 +86,11 @@ impl Shell {
     }
 
     pub(super) fn run(&self, errand: Errand) {
+        if let Errand::List { answer } = errand {
+            // Who no longer waits does not need it.
+            let _ = answer.send(self.desk().listing());
+            return;
+        }
         self.desk().tell(|registry, now| match errand {
             Errand::Missing { job, sequence, missing } => {
                 registry.explain(now, job, sequence, missing);
@@ -96,11 +104,31 @@ impl Shell {
             Errand::PathAnswered { path, body_bytes } => {
                 registry.path_answered(now, path, body_bytes);
             }
-            Errand::List { answer } => {
-                // Who no longer waits does not need it.
-                let _ = answer.send(registry.listing());
-            }
+            Errand::List { .. } => {}
         });
+    }
+
+    /// Tells the registry something because of a caller, whose time it takes.
+    // spec: E-12
+    fn timed<T>(&self, holder: Holder, what: impl FnOnce(&mut Desk) -> T) -> T {
+        let mut service = self.desk();
+        let (began, before) = (self.clock.now(), service.sent);
+        let result = what(&mut service);
+        let now = self.clock.now();
+        let time = now.since(began) + TELL_COST * (service.sent - before);
+        drop(service);
+        self.meter.spend(now, holder, time);
+        result
+    }
+
+    /// Checks that a caller has time of the thread left.
+    fn check_time(&self, caller: &Caller) -> Result<(), Status> {
+        if self.meter.has_time(self.clock.now(), caller.holder) {
+            return Ok(());
+        }
+        let text = "the budget of this token is used up: its calls and messages take more than a share of the server's \
+                    time";
+        Err(self.exhausted((Reason::Time, text.into())))
     }
 
     /// Tells the operator.
@@ -134,7 +162,7 @@ impl Shell {
                 // A sender that is read more slowly has to wait: the window of its connection is full.
                 // spec: E-12
                 () = time::sleep(HELD_FOR), if is_held => {
-                    is_held = !permit.may_read(self.clock.now(), &mut messages);
+                    is_held = permit.may_read(self.clock.now(), &mut messages).is_err();
                     continue;
                 }
                 _ = looks.tick() => match watch.silence(failure_after) {
@@ -155,15 +183,15 @@ impl Shell {
             };
             // A second join is as much nonsense as anything else.
             let Ok(StreamMessage::Later(tree, message)) = said else { break Some(Ending::Closed) };
-            self.desk().tell(|registry, now| registry.hear(now, link, tree, message));
-            is_held = !permit.may_read(self.clock.now(), &mut messages);
-            if is_held {
-                self.refused.count(Reason::Messages);
-            }
+            self.timed(permit.holder(), |service| {
+                service.tell(|registry, now| registry.hear(now, link, tree, message));
+            });
+            let allowed = permit.may_read(self.clock.now(), &mut messages);
+            is_held = allowed.inspect_err(|reason| self.refused.count(*reason)).is_err();
         };
         self.expect_read(&watch, &unread);
         if let Some(ending) = ending {
-            self.desk().hang_up(link, ending);
+            self.timed(permit.holder(), |service| service.hang_up(link, ending));
         }
     }
 
@@ -207,7 +235,11 @@ impl Shell {
     async fn look(&self, caller: &Caller) -> Result<Arc<Snapshot>, Status> {
         let now = self.clock.now();
         self.meter.list(now, caller.holder).map_err(|used_up| self.exhausted(used_up))?;
-        let take = || self.desk().registry.view(now);
+        let take = || {
+            let began = self.clock.now();
+            let view = self.desk().registry.view(began);
+            (view, self.clock.now().since(began))
+        };
         Ok(self.snapshots.get(now, &self.plane, take).await)
     }
 
@@ -270,7 +302,10 @@ impl Control for Shell {
         Versions::check(theirs, Versions::OWN)
             .map_err(|error| self.misunderstood(&request.name, error))?;
         let wanted = convert::registration(request).map_err(malformed)?;
-        let job = self.desk().tell(|registry, now| registry.register(now, &caller, wanted));
+        self.check_time(&caller)?;
+        let job = self.timed(caller.holder, |service| {
+            service.tell(|registry, now| registry.register(now, &caller, wanted))
+        });
         let job = job.map_err(|refusal| self.refused(refusal))?;
         Ok(Response::new(convert::to_registered(job)))
     }
@@ -294,14 +329,17 @@ impl Control for Shell {
                 "the server has no descriptors left for new connections: raise its `ulimit -n`";
             return Err(self.exhausted((Reason::Descriptors, text.into())));
         }
-        let attended = self.desk().attend(&caller, join);
+        self.check_time(&caller)?;
+        let attended = self.timed(caller.holder, |service| service.attend(&caller, join));
         let attended = attended.map_err(|refusal| self.refused(refusal))?;
         let desk::Stream { link, failure_after, messages, unread, closed } = attended;
         // A connection that may not stay is closed soon.
         let _ = watch.prove(caller.holder, is_back);
         watch.set_failure_after(failure_after);
         let rooms = permit.rooms(self.clock.now());
-        let answers = unread::Answers::new(messages, rooms.clone(), unread.clone(), self.clock);
+        let (meter, clock, holder) = (self.meter.clone(), self.clock, caller.holder);
+        let spend = Box::new(move |time| meter.spend(clock.now(), holder, time));
+        let answers = unread::Answers::new(messages, rooms.clone(), unread.clone(), clock, spend);
         let sent = unread.clone();
         let listening = Listening { link, watch, failure_after, closed, permit, unread, rooms };
         self.spawn(self.clone().listen(listening, inbound));

@@ -266,6 +266,8 @@ pub(super) struct Answers {
     rooms: Rooms,
     unread: Unread,
     clock: Clock,
+    /// Gets the time of the thread that large messages take.
+    spend: Box<dyn Fn(Span) + Send>,
     /// Message that waits for memory.
     next: Option<(u32, ToRank, Taken)>,
 }
@@ -276,8 +278,9 @@ impl Answers {
         rooms: Rooms,
         unread: Unread,
         clock: Clock,
+        spend: Box<dyn Fn(Span) + Send>,
     ) -> Answers {
-        Answers { messages, rooms, unread, clock, next: None }
+        Answers { messages, rooms, unread, clock, spend, next: None }
     }
 
     fn make(&self, tree: u32, message: &ToRank) -> v1::ToRank {
@@ -314,8 +317,12 @@ impl Stream for Answers {
         let Some((_, _, taken)) = &mut self.next else { return Poll::Ready(None) };
         let held = ready!(taken.as_mut().poll(context));
         let Some((tree, message, _)) = self.next.take() else { return Poll::Ready(None) };
-        self.unread.lock().held = held.map(|held| (self.clock.now(), held));
-        Poll::Ready(Some(Ok(self.make(tree, &message))))
+        let began = self.clock.now();
+        self.unread.lock().held = held.map(|held| (began, held));
+        let made = self.make(tree, &message);
+        // To encode it takes about as long.
+        (self.spend)(self.clock.now().since(began) * 2);
+        Poll::Ready(Some(Ok(made)))
     }
 }
 
@@ -352,7 +359,8 @@ mod tests {
     fn stream(rooms: &Rooms) -> (mpsc::Sender<(u32, ToRank)>, Unread, Answers) {
         let (sender, messages) = mpsc::channel(64);
         let unread = Unread::default();
-        let answers = Answers::new(messages, rooms.clone(), unread.clone(), Clock::start());
+        let spend = Box::new(|_| {});
+        let answers = Answers::new(messages, rooms.clone(), unread.clone(), Clock::start(), spend);
         (sender, unread, answers)
     }
 

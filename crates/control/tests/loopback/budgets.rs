@@ -425,3 +425,19 @@ fn streams_that_are_opened_again_and_again_are_read_slowly() {
     });
     assert!(held[0] == 0 && *held.last().unwrap() > 0, "{held:?}");
 }
+
+/// Ranks that come back, leave and answer take time of the thread that serves all jobs.
+#[test]
+fn calls_of_a_token_that_take_much_time_are_refused() {
+    let stage = limited(|budgets| budgets.calls.thread_us = CallRate { per_s: 1, burst: 1 });
+    let address = stage.service.local_address();
+    let register = |token_id: u64, name: &'static str| {
+        raw(address, Some(&token(token_id)), async |mut client| {
+            client.register(request(name, 1)).await
+        })
+    };
+    assert!(register(1, "a").is_ok(), "it has some time");
+    exhausted(register(1, "b"), "more than a share of the server's time");
+    assert_eq!(count(&stage, "time"), 1);
+    assert!(register(2, "c").is_ok(), "another token has its own");
+}
