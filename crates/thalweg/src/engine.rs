@@ -58,15 +58,46 @@ pub(crate) fn lock(control: &Control) -> std::sync::MutexGuard<'_, Option<Attend
     control.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The end of a session, for threads that wait for other ranks of the host.
+/// The end of a rank's part in a job, for threads that wait for other ranks of the host, and for the session.
 #[derive(Default)]
 pub(crate) struct End {
     error: Mutex<Option<Error>>,
-    /// The sending threads of the session.
-    threads: Mutex<Vec<Post>>,
+    threads: Mutex<Threads>,
     is_there: Condvar,
     /// Set when there is an error.
     pub flag: Arc<AtomicBool>,
+    /// Called with the error, unless there is one already.
+    watcher: Mutex<Option<Watcher>>,
+}
+
+/// Takes the error that a part in a job ends with. It must not wait.
+type Watcher = Box<dyn FnOnce(&Error) + Send>;
+
+/// The sending threads of a part in a job.
+#[derive(Default)]
+struct Threads {
+    posts: Vec<Post>,
+    /// Interruption that those which start later have to learn of.
+    interrupt: Option<Interrupt>,
+}
+
+/// Wish of the application to end its part in a job at once.
+#[derive(Clone, Debug)]
+pub(crate) enum Interrupt {
+    /// For all ranks, for this reason.
+    Abort(String),
+    /// For this rank.
+    Leave,
+}
+
+impl Interrupt {
+    /// The command to the first thread, with which the others end.
+    fn command(self) -> Command {
+        match self {
+            Interrupt::Abort(reason) => Command::Abort(reason),
+            Interrupt::Leave => Command::Stop(Error::closed()),
+        }
+    }
 }
 
 impl End {
@@ -77,15 +108,55 @@ impl End {
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
+    /// The error, if there is one.
+    pub fn error(&self) -> Option<Error> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has a function take the error once there is one, at once if there is.
+    pub fn watch(&self, watcher: Watcher) {
+        *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+        self.tell_watcher();
+    }
+
+    /// Whoever ends the part and whoever comes to watch call this, so that one of them finds the other's.
+    fn tell_watcher(&self) {
+        let Some(error) = self.error() else { return };
+        let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(watcher) = watcher {
+            watcher(&error);
+        }
+    }
+
     /// Adds a sending thread of the session, which ends with the others.
     pub fn add(&self, thread: Post) {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(interrupt) = &threads.interrupt {
+            thread.send(interrupt.clone().command());
+        }
+        threads.posts.push(thread);
+    }
+
+    /// The first interruption, if there was one.
+    pub fn interrupted(&self) -> Option<Interrupt> {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.interrupt.clone()
+    }
+
+    /// Interrupts the threads that there are and those that start later.
+    pub fn interrupt(&self, interrupt: Interrupt) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(first) = threads.posts.first() {
+            first.send(interrupt.clone().command());
+        }
+        threads.interrupt.get_or_insert(interrupt);
     }
 
     /// Fails all sending threads of the session, because one of them has failed.
     // spec: F-04
     fn fail_all(&self, error: &Error) {
-        for thread in &*self.threads.lock().unwrap_or_else(PoisonError::into_inner) {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in &threads.posts {
             thread.send(Command::Stop(error.clone()));
         }
     }
@@ -95,7 +166,9 @@ impl End {
         let mut place = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         place.get_or_insert_with(|| error.clone());
         self.flag.store(true, Ordering::SeqCst);
+        drop(place);
         self.is_there.notify_all();
+        self.tell_watcher();
     }
 }
 
@@ -354,8 +427,9 @@ impl Engine {
         }
         // Who hears of it may use the memory that he has lent for something else.
         self.command(|host, _| host.leave_all(), |_| {});
-        self.pending.fail(&error);
+        // Before anybody hears of it: what they call then is not for this job.
         self.end.set(&error);
+        self.pending.fail(&error);
         self.end.fail_all(&error);
         if let Some((_, joining)) = self.joining.take() {
             joining.fail(error.clone());

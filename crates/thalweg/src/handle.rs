@@ -213,6 +213,17 @@ impl<T> Handle<T> {
         Handle { shared, finish }
     }
 
+    /// Ends another operation as this one ends.
+    pub(crate) fn forward(self, reply: Reply)
+    where
+        T: Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        shared.watch(|watchers| {
+            watchers.calls.push(Box::new(move || reply.end(self.wait())));
+        });
+    }
+
     /// Calls `watcher` when the operation has ended, at once if it has. It runs on the thread that ended it,
     /// and must not wait for anything.
     pub fn when_ready(&self, watcher: impl FnOnce() + Send + 'static) {
@@ -415,6 +426,19 @@ mod tests {
         drop(reply);
         let end = block_on(async { handle.await });
         assert_eq!(end.unwrap_err().kind(), ErrorKind::Closed);
+    }
+
+    #[test]
+    fn an_operation_ends_as_another_one_does() {
+        let (handle, reply) = pair(|length: usize| Ok(length + 1));
+        let (other, of_other) = pair(|length: usize| Ok(length * 2));
+        handle.forward(of_other);
+        assert!(!other.is_ready());
+        reply.end(Ok(20_usize));
+        assert_eq!(other.wait().unwrap(), 42);
+        let (other, of_other) = pair(|(): ()| Ok(()));
+        ready::<()>(Err(Error::new(ErrorKind::Peer, "rank 3 is gone"))).forward(of_other);
+        assert_eq!(other.wait().unwrap_err().kind(), ErrorKind::Peer);
     }
 
     #[test]
