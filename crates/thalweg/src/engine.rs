@@ -14,7 +14,7 @@ mod watch;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -77,7 +77,8 @@ type Watcher = Box<dyn FnOnce(&Error) + Send>;
 #[derive(Default)]
 struct Threads {
     posts: Vec<Post>,
-    /// Interruption that those which start later have to learn of.
+    /// True once the rank attends its job: whoever is interrupted before tells nobody.
+    is_attending: bool,
     interrupt: Option<Interrupt>,
 }
 
@@ -88,6 +89,16 @@ pub(crate) enum Interrupt {
     Abort(String),
     /// For this rank.
     Leave,
+}
+
+impl Threads {
+    fn tell_interrupt(&self) {
+        if let (true, Some(first), Some(wish)) =
+            (self.is_attending, self.posts.first(), &self.interrupt)
+        {
+            first.send(wish.clone().command());
+        }
+    }
 }
 
 impl Interrupt {
@@ -130,33 +141,38 @@ impl End {
 
     /// Adds a sending thread of the session, which ends with the others.
     pub fn add(&self, thread: Post) {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(interrupt) = &threads.interrupt {
-            thread.send(interrupt.clone().command());
-        }
-        threads.posts.push(thread);
+        self.threads().posts.push(thread);
+    }
+
+    /// The rank attends its job, with its first thread.
+    pub fn attend(&self) {
+        let mut threads = self.threads();
+        threads.is_attending = true;
+        threads.tell_interrupt();
     }
 
     /// The first interruption, if there was one.
     pub fn interrupted(&self) -> Option<Interrupt> {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.interrupt.clone()
+        self.threads().interrupt.clone()
     }
 
-    /// Interrupts the threads that there are and those that start later.
+    /// Interrupts the part, as soon as the rank attends its job. The first interruption stands.
     pub fn interrupt(&self, interrupt: Interrupt) {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(first) = threads.posts.first() {
-            first.send(interrupt.clone().command());
+        let mut threads = self.threads();
+        if threads.interrupt.is_none() {
+            threads.interrupt = Some(interrupt);
+            threads.tell_interrupt();
         }
-        threads.interrupt.get_or_insert(interrupt);
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fails all sending threads of the session, because one of them has failed.
     // spec: F-04
     fn fail_all(&self, error: &Error) {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        for thread in &threads.posts {
+        for thread in &self.threads().posts {
             thread.send(Command::Stop(error.clone()));
         }
     }

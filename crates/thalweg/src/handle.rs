@@ -30,11 +30,13 @@ use crate::error::Error;
 ///   [`failure_after`](crate::SessionConfig::failure_after), and [`Config`](crate::ErrorKind::Config) if it came back and
 ///   refuses this rank.
 /// - [`System`](crate::ErrorKind::System) if a socket or the shared memory of this host broke.
+/// - [`Path`](crate::ErrorKind::Path) if a path of the job became narrower than its packets. The session goes on.
 /// - [`Closed`](crate::ErrorKind::Closed) if the session was left or dropped before the operation ended.
 /// - [`Internal`](crate::ErrorKind::Internal) if the library has a defect.
 ///
-/// All but the first and the last two are failures of the job: they end every operation that is in flight and every
-/// later one.
+/// All but the first and the last three are failures of the job: they end every operation that is in flight and every
+/// later one. What becomes of both when a path becomes narrower is in the documentation of
+/// [`Session`](crate::Session).
 ///
 /// A program without a runtime [waits](Handle::wait); one with any runtime awaits the handle:
 ///

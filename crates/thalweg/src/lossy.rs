@@ -172,6 +172,23 @@ mod tests {
     }
 
     #[test]
+    fn packets_longer_than_the_path_carries_are_lost() {
+        let limit = PacketLimit::default();
+        let fan = Fan([NodeId(1), NodeId(2), NodeId(3)]);
+        let mut lossy = Lossy::new(fan, 0.0, 7).with_limit(limit.clone());
+        let mut is_lost = |bytes| {
+            let (mut meta, mut header) = (Meta::default(), [0; HEADER_BYTES]);
+            let body = Body::Length(bytes);
+            let packet = Packet { meta: &mut meta, header: &mut header, body };
+            lossy.handle_packet(Time::ZERO, packet) == Verdict::Consume
+        };
+        let longest = body_bytes_of_mtu(1_500).into();
+        assert!(!is_lost(longest + 1), "there is no limit");
+        limit.set_mtu(1_500);
+        assert!(!is_lost(longest) && is_lost(longest + 1));
+    }
+
+    #[test]
     fn each_copy_is_lost_by_itself() {
         assert_eq!(copies(0.0, 100), (300, 0));
         assert_eq!(copies(1.0, 100), (0, 100));

@@ -131,6 +131,7 @@ impl Lanes {
         let mut unused = (0..).zip(endpoints);
         let joined = all.add(&start, unused.next())?;
         start.attend(&nodes)?;
+        all.end.attend();
         let Joined { welcome } = joined.wait()?;
         let threads = welcome.trees();
         // The sockets of those that others do not have are closed.

@@ -149,7 +149,10 @@ fn what_any_rank_has_called_fails_at_all_and_the_session_goes_on() {
             (Collective::Ring, "ring"),
             (Collective::Server, "server"),
         ];
-        jobs.map(|(collective, job)| scope.spawn(move || of(collective, job)));
+        for (collective, job) in jobs {
+            let of = &of;
+            scope.spawn(move || of(collective, job));
+        }
     });
     assert!(has(&lines, "fragments of 2224 values"), "{lines:?}");
     assert!(has(&lines, "fragments of 352 values"), "{lines:?}");
