@@ -126,8 +126,11 @@ impl Session {
         expected: (Option<Element>, Option<u64>),
     ) -> Handle<Vec<u8>> {
         let received = self.begin("receive", move |part| {
-            part.transfer(|reply| {
-                Command::Receive { from: Some(from), tag, values: expected, reply }
+            part.transfer(|reply| Command::Receive {
+                from: Some(from),
+                tag,
+                values: expected,
+                reply,
             })
         });
         received.and_then(|(_, bytes): (u32, Vec<u8>)| Ok(bytes))

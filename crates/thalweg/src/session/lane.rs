@@ -98,10 +98,7 @@ struct Start<'a> {
 impl Lanes {
     /// Joins with all threads that all ranks can use, and waits until everybody is there.
     /// They end by the given end.
-    pub fn join(
-        config: &SessionConfig,
-        end: Arc<End>,
-    ) -> Result<(Lanes, Arc<Welcome>), Error> {
+    pub fn join(config: &SessionConfig, end: Arc<End>) -> Result<(Lanes, Arc<Welcome>), Error> {
         let server = config.server_address()?;
         let endpoints = open_all(config, server)?;
         let address = endpoints[0].local_address();
@@ -237,7 +234,6 @@ impl Lanes {
             }
         }
     }
-
 }
 
 impl Drop for Lanes {

@@ -1,7 +1,7 @@
 //! What a session needs to carry out operations in one job.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use thalweg_collective::mesh::{Call, Request};

@@ -106,7 +106,9 @@ impl Parts {
     pub fn post(&self, thread: usize) -> Result<Option<Post>, Error> {
         match &*self.read() {
             State::Active(part) => Ok(part.lanes.get(thread).cloned()),
-            State::Meeting(Meeting { narrow: error, .. }) | State::Over(error) => Err(error.clone()),
+            State::Meeting(Meeting { narrow: error, .. }) | State::Over(error) => {
+                Err(error.clone())
+            }
         }
     }
 
@@ -115,7 +117,9 @@ impl Parts {
     pub fn abort(&self, reason: &str) {
         match &*self.read() {
             State::Active(part) => part.lanes.abort(reason),
-            State::Meeting(Meeting { end, .. }) => end.interrupt(Interrupt::Abort(reason.to_owned())),
+            State::Meeting(Meeting { end, .. }) => {
+                end.interrupt(Interrupt::Abort(reason.to_owned()))
+            }
             State::Over(_) => {}
         }
     }
