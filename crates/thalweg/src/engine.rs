@@ -77,7 +77,7 @@ type Watcher = Box<dyn FnOnce(&Error) + Send>;
 #[derive(Default)]
 struct Threads {
     posts: Vec<Post>,
-    /// True once the rank attends its job: whoever is interrupted before tells nobody.
+    /// True once the rank attends its job: an interruption before that reaches no other rank.
     is_attending: bool,
     interrupt: Option<Interrupt>,
 }
@@ -130,7 +130,7 @@ impl End {
         self.tell_watcher();
     }
 
-    /// Whoever ends the part and whoever comes to watch call this, so that one of them finds the other's.
+    /// Calls the watcher if there are both, it and an error. Called after either has come.
     fn tell_watcher(&self) {
         let Some(error) = self.error() else { return };
         let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,4 +1,4 @@
-//! What a session needs to carry out operations in one job.
+//! The part of a session in one job: all that carries out operations there.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

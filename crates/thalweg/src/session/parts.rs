@@ -102,7 +102,7 @@ impl Parts {
         }
     }
 
-    /// A sending thread, or the reason why there is none.
+    /// A sending thread of the part, if it has that many.
     pub fn post(&self, thread: usize) -> Result<Option<Post>, Error> {
         match &*self.read() {
             State::Active(part) => Ok(part.lanes.get(thread).cloned()),

@@ -6,11 +6,9 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use thalweg::internal::PacketLimit;
-use thalweg::{
-    Collective, Error, ErrorKind, Handle, Reduce, ReduceOptions, Reduced, Session, SessionConfig,
-};
+use thalweg::{Collective, Error, ErrorKind, Handle, Reduce, ReduceOptions, Reduced, Session};
 
-use super::cluster::{Cluster, Ground, Racks};
+use super::cluster::{Cluster, Ground, Racks, TOKEN};
 use super::{RANKS, VALUES, has, lines_of};
 
 /// Operation before which a path becomes narrow.
@@ -102,10 +100,16 @@ fn run<R: Send>(
     let (limit, program) = (&PacketLimit::default(), &program);
     std::thread::scope(|scope| {
         let start = |rank| {
-            let mut config: SessionConfig = cluster.seat(job, rank, ranks);
-            config.threads = Some(2);
-            config.stall_after = Duration::from_secs(1);
-            config.failure_after = FAILURE_AFTER;
+            let mut config = Session::builder(cluster.server.address().to_string(), job)
+                .rank(rank, ranks)
+                .switch(cluster.switch.address())
+                .token(TOKEN)
+                .share_memory(false)
+                .threads(2)
+                .stall_after(Duration::from_secs(1))
+                .failure_after(FAILURE_AFTER)
+                .operation_timeout(Duration::from_secs(30))
+                .config();
             if rank == 1 {
                 config.packet_limit = limit.clone();
             }

@@ -252,7 +252,7 @@ fn ranks_that_call_the_same_go_on() {
     assert!(hall.look().is_empty());
 }
 
-/// All are told the same, and find each other under the name again. Where one has left, that would be in vain.
+/// All ranks get the same failure, and find each other under the name again. Where one has left, that would be in vain.
 // spec: F-01 machine
 #[test]
 fn a_narrow_path_fails_the_job_and_its_ranks_can_meet_again() {
