@@ -47,6 +47,7 @@ impl From<&Error> for Failure {
             ErrorKind::System => status::SYSTEM,
             ErrorKind::Peer
             | ErrorKind::Network
+            | ErrorKind::Path
             | ErrorKind::Timeout
             | ErrorKind::Aborted
             | ErrorKind::Closed => status::REMOTE,

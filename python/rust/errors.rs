@@ -86,6 +86,7 @@ fn kind(error: &Error) -> &'static str {
         ErrorKind::Config => "config",
         ErrorKind::Call => "call",
         ErrorKind::Network => "network",
+        ErrorKind::Path => "path",
         ErrorKind::System => "system",
         ErrorKind::Peer => "peer",
         ErrorKind::Timeout => "timeout",

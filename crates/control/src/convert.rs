@@ -403,6 +403,7 @@ fn from_kind(kind: v1::FailureKind) -> FailureKind {
         v1::FailureKind::Aborted => FailureKind::Aborted,
         v1::FailureKind::Agreement => FailureKind::Agreement,
         v1::FailureKind::Refused => FailureKind::Refused,
+        v1::FailureKind::Path => FailureKind::Path,
     }
 }
 
@@ -414,6 +415,7 @@ fn to_kind(kind: FailureKind) -> v1::FailureKind {
         FailureKind::Aborted => v1::FailureKind::Aborted,
         FailureKind::Agreement => v1::FailureKind::Agreement,
         FailureKind::Refused => v1::FailureKind::Refused,
+        FailureKind::Path => v1::FailureKind::Path,
     }
 }
 

@@ -356,6 +356,9 @@ pub enum FailureKind {
     Agreement,
     /// The job does not fit the budgets of the server.
     Refused,
+    /// A path carries shorter packets than those of the job. Its ranks may meet again and go on with shorter ones.
+    // spec: F-01
+    Path,
 }
 
 impl Failure {

@@ -14,7 +14,7 @@ mod watch;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -58,15 +58,57 @@ pub(crate) fn lock(control: &Control) -> std::sync::MutexGuard<'_, Option<Attend
     control.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The end of a session, for threads that wait for other ranks of the host.
+/// The end of a rank's part in a job, for threads that wait for other ranks of the host, and for the session.
 #[derive(Default)]
 pub(crate) struct End {
     error: Mutex<Option<Error>>,
-    /// The sending threads of the session.
-    threads: Mutex<Vec<Post>>,
+    threads: Mutex<Threads>,
     is_there: Condvar,
     /// Set when there is an error.
     pub flag: Arc<AtomicBool>,
+    /// Called with the error, unless there is one already.
+    watcher: Mutex<Option<Watcher>>,
+}
+
+/// Takes the error that a part in a job ends with. It must not wait.
+type Watcher = Box<dyn FnOnce(&Error) + Send>;
+
+/// The sending threads of a part in a job.
+#[derive(Default)]
+struct Threads {
+    posts: Vec<Post>,
+    /// True once the rank attends its job: an interruption before that reaches no other rank.
+    is_attending: bool,
+    interrupt: Option<Interrupt>,
+}
+
+/// Wish of the application to end its part in a job at once.
+#[derive(Clone, Debug)]
+pub(crate) enum Interrupt {
+    /// For all ranks, for this reason.
+    Abort(String),
+    /// For this rank.
+    Leave,
+}
+
+impl Threads {
+    fn tell_interrupt(&self) {
+        if let (true, Some(first), Some(wish)) =
+            (self.is_attending, self.posts.first(), &self.interrupt)
+        {
+            first.send(wish.clone().command());
+        }
+    }
+}
+
+impl Interrupt {
+    /// The command to the first thread, with which the others end.
+    fn command(self) -> Command {
+        match self {
+            Interrupt::Abort(reason) => Command::Abort(reason),
+            Interrupt::Leave => Command::Stop(Error::closed()),
+        }
+    }
 }
 
 impl End {
@@ -77,15 +119,60 @@ impl End {
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
+    /// The error, if there is one.
+    pub fn error(&self) -> Option<Error> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has a function take the error once there is one, at once if there is.
+    pub fn watch(&self, watcher: Watcher) {
+        *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+        self.tell_watcher();
+    }
+
+    /// Calls the watcher if there are both, it and an error. Called after either has come.
+    fn tell_watcher(&self) {
+        let Some(error) = self.error() else { return };
+        let watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(watcher) = watcher {
+            watcher(&error);
+        }
+    }
+
     /// Adds a sending thread of the session, which ends with the others.
     pub fn add(&self, thread: Post) {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        self.threads().posts.push(thread);
+    }
+
+    /// The rank attends its job, with its first thread.
+    pub fn attend(&self) {
+        let mut threads = self.threads();
+        threads.is_attending = true;
+        threads.tell_interrupt();
+    }
+
+    /// The first interruption, if there was one.
+    pub fn interrupted(&self) -> Option<Interrupt> {
+        self.threads().interrupt.clone()
+    }
+
+    /// Interrupts the part, as soon as the rank attends its job. The first interruption stands.
+    pub fn interrupt(&self, interrupt: Interrupt) {
+        let mut threads = self.threads();
+        if threads.interrupt.is_none() {
+            threads.interrupt = Some(interrupt);
+            threads.tell_interrupt();
+        }
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fails all sending threads of the session, because one of them has failed.
     // spec: F-04
     fn fail_all(&self, error: &Error) {
-        for thread in &*self.threads.lock().unwrap_or_else(PoisonError::into_inner) {
+        for thread in &self.threads().posts {
             thread.send(Command::Stop(error.clone()));
         }
     }
@@ -95,7 +182,9 @@ impl End {
         let mut place = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         place.get_or_insert_with(|| error.clone());
         self.flag.store(true, Ordering::SeqCst);
+        drop(place);
         self.is_there.notify_all();
+        self.tell_watcher();
     }
 }
 
@@ -354,8 +443,9 @@ impl Engine {
         }
         // Who hears of it may use the memory that he has lent for something else.
         self.command(|host, _| host.leave_all(), |_| {});
-        self.pending.fail(&error);
+        // Before anybody hears of it: what they call then is not for this job.
         self.end.set(&error);
+        self.pending.fail(&error);
         self.end.fail_all(&error);
         if let Some((_, joining)) = self.joining.take() {
             joining.fail(error.clone());

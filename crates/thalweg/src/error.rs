@@ -53,6 +53,10 @@ pub enum ErrorKind {
     Disagreement,
     /// The arguments of an operation are invalid. The session goes on.
     Call,
+    /// A path of the job carries shorter packets than before. The operation has failed here; the session goes on with
+    /// shorter packets. Other ranks may have the result of the same operation.
+    // spec: F-01
+    Path,
     /// The session was left before the operation ended.
     Closed,
     /// A defect of this library.

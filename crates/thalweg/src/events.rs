@@ -35,6 +35,8 @@ pub(crate) enum Note {
     Unpaced(String),
     /// The server does not answer. The job goes on if it does again in time.
     Disconnected(String),
+    /// A path became narrow. Operations that were under way have failed, and the ranks meet again.
+    Narrowed(String),
     /// Values underflow in fixed point: they are not zero, are at most half a step of the scale, and were summed as
     /// zero. Reported when that first happens, and again whenever their number has doubled.
     Underflowed { values: u64, scale: f32 },
@@ -95,6 +97,10 @@ impl Notes {
             Note::Disconnected(text) => warn!(
                 target: SESSION, job = %job, rank, event = "disconnected",
                 "the server does not answer: {text}"
+            ),
+            Note::Narrowed(text) => warn!(
+                target: SESSION, job = %job, rank, event = "narrowed",
+                "ranks meet again for shorter packets: {text}"
             ),
             Note::Underflowed { values, scale } => warn!(
                 target: SESSION, job = %job, rank, event = "underflowed", values, scale,

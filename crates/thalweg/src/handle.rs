@@ -30,11 +30,13 @@ use crate::error::Error;
 ///   [`failure_after`](crate::SessionConfig::failure_after), and [`Config`](crate::ErrorKind::Config) if it came back and
 ///   refuses this rank.
 /// - [`System`](crate::ErrorKind::System) if a socket or the shared memory of this host broke.
+/// - [`Path`](crate::ErrorKind::Path) if a path of the job became narrower than its packets. The session goes on.
 /// - [`Closed`](crate::ErrorKind::Closed) if the session was left or dropped before the operation ended.
 /// - [`Internal`](crate::ErrorKind::Internal) if the library has a defect.
 ///
-/// All but the first and the last two are failures of the job: they end every operation that is in flight and every
-/// later one.
+/// All but the first and the last three are failures of the job: they end every operation that is in flight and every
+/// later one. What becomes of both when a path becomes narrower is in the documentation of
+/// [`Session`](crate::Session).
 ///
 /// A program without a runtime [waits](Handle::wait); one with any runtime awaits the handle:
 ///
@@ -211,6 +213,17 @@ impl<T> Handle<T> {
         let finish =
             finish.map(|finish| -> Finish<U> { Box::new(move |done| next(finish(done)?)) });
         Handle { shared, finish }
+    }
+
+    /// Ends another operation as this one ends.
+    pub(crate) fn forward(self, reply: Reply)
+    where
+        T: Send + 'static,
+    {
+        let shared = Arc::clone(&self.shared);
+        shared.watch(|watchers| {
+            watchers.calls.push(Box::new(move || reply.end(self.wait())));
+        });
     }
 
     /// Calls `watcher` when the operation has ended, at once if it has. It runs on the thread that ended it,
@@ -415,6 +428,19 @@ mod tests {
         drop(reply);
         let end = block_on(async { handle.await });
         assert_eq!(end.unwrap_err().kind(), ErrorKind::Closed);
+    }
+
+    #[test]
+    fn an_operation_ends_as_another_one_does() {
+        let (handle, reply) = pair(|length: usize| Ok(length + 1));
+        let (other, of_other) = pair(|length: usize| Ok(length * 2));
+        handle.forward(of_other);
+        assert!(!other.is_ready());
+        reply.end(Ok(20_usize));
+        assert_eq!(other.wait().unwrap(), 42);
+        let (other, of_other) = pair(|(): ()| Ok(()));
+        ready::<()>(Err(Error::new(ErrorKind::Peer, "rank 3 is gone"))).forward(of_other);
+        assert_eq!(other.wait().unwrap_err().kind(), ErrorKind::Peer);
     }
 
     #[test]

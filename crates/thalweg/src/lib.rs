@@ -84,7 +84,7 @@ pub mod internal {
 
     pub use crate::channels::{Channel, ChannelKey, Channels, Direction, RequestMemory, draw_key};
     pub use crate::events::{Event, listen};
-    pub use crate::lossy::Lossy;
+    pub use crate::lossy::{Lossy, PacketLimit};
     pub use crate::session::ByteMemory;
     pub use crate::value::Array;
 }

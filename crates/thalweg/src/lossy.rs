@@ -1,6 +1,31 @@
 //! Packets that get lost, where a real network would not lose any.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use thalweg_core::body_bytes_of_mtu;
 use thalweg_core::{Machine, NodeId, Outbox, Packet, Reports, Rng, Time, Verdict};
+
+/// The longest packets that a path carries, which may change.
+#[derive(Clone, Debug)]
+pub struct PacketLimit(Arc<AtomicU32>);
+
+impl Default for PacketLimit {
+    fn default() -> PacketLimit {
+        PacketLimit(Arc::new(AtomicU32::new(u32::MAX)))
+    }
+}
+
+impl PacketLimit {
+    /// Has the path lose packets with longer bodies than those of this MTU from now on.
+    pub fn set_mtu(&self, mtu_bytes: u16) {
+        self.0.store(body_bytes_of_mtu(mtu_bytes).into(), Ordering::Relaxed);
+    }
+
+    fn loses(&self, packet: &Packet<'_>) -> bool {
+        packet.body.len() as u64 > u64::from(self.0.load(Ordering::Relaxed))
+    }
+}
 
 /// A machine that loses a share of the packets that come to it and of those that it passes on, each
 /// copy by itself. For demonstrations and tests: a run is repeated by its seed, as far as the real
@@ -10,6 +35,7 @@ pub struct Lossy<M> {
     machine: M,
     rng: Rng,
     share: f64,
+    limit: PacketLimit,
     /// The nodes whose copies are not lost; kept for its memory.
     reached: Vec<NodeId>,
     lost: u64,
@@ -19,7 +45,13 @@ impl<M> Lossy<M> {
     /// Loses this share of packets, 0 to 1.
     pub fn new(machine: M, share: f64, seed: u64) -> Lossy<M> {
         let rng = Rng::new(seed).stream("loss");
-        Lossy { machine, rng, share, reached: Vec::with_capacity(64), lost: 0 }
+        let (limit, reached) = (PacketLimit::default(), Vec::with_capacity(64));
+        Lossy { machine, rng, share, limit, reached, lost: 0 }
+    }
+
+    /// Loses packets that are longer than this as well.
+    pub fn with_limit(self, limit: PacketLimit) -> Lossy<M> {
+        Lossy { limit, ..self }
     }
 
     /// The machine.
@@ -41,7 +73,11 @@ impl<M> Lossy<M> {
 impl<M: Machine> Machine for Lossy<M> {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet<'_>) -> Verdict<'_> {
-        let Lossy { machine, rng, share, reached, lost } = self;
+        let Lossy { machine, rng, share, limit, reached, lost } = self;
+        if limit.loses(&packet) {
+            *lost += 1;
+            return Verdict::Consume;
+        }
         if *share == 0.0 {
             return machine.handle_packet(now, packet);
         }
@@ -133,6 +169,23 @@ mod tests {
             }
         }
         (copies, lossy.lost())
+    }
+
+    #[test]
+    fn packets_longer_than_the_path_carries_are_lost() {
+        let limit = PacketLimit::default();
+        let fan = Fan([NodeId(1), NodeId(2), NodeId(3)]);
+        let mut lossy = Lossy::new(fan, 0.0, 7).with_limit(limit.clone());
+        let mut is_lost = |bytes| {
+            let (mut meta, mut header) = (Meta::default(), [0; HEADER_BYTES]);
+            let body = Body::Length(bytes);
+            let packet = Packet { meta: &mut meta, header: &mut header, body };
+            lossy.handle_packet(Time::ZERO, packet) == Verdict::Consume
+        };
+        let longest = body_bytes_of_mtu(1_500).into();
+        assert!(!is_lost(longest + 1), "there is no limit");
+        limit.set_mtu(1_500);
+        assert!(!is_lost(longest) && is_lost(longest + 1));
     }
 
     #[test]

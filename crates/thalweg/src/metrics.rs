@@ -37,7 +37,7 @@ pub use self::exposition::{Exposition, Kind};
 pub use self::exposition::{Sample, parse};
 pub(crate) use self::operations::OperationTimes;
 pub(crate) use self::server::server;
-pub(crate) use self::session::{Labels, Source, counters_of};
+pub(crate) use self::session::{Source, counters_of};
 pub use self::switch::switch;
 pub use self::tables::tables;
 

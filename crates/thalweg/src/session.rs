@@ -8,6 +8,8 @@ mod lent;
 mod memory;
 mod missing;
 mod options;
+mod part;
+mod parts;
 mod ports;
 mod reduce;
 mod route;
@@ -16,21 +18,19 @@ mod team;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 pub use self::builder::SessionBuilder;
 pub use self::config::SessionConfig;
-use self::lane::Lanes;
 pub use self::memory::{ByteMemory, Memory};
-use self::missing::Hosts;
 pub use self::missing::Reduced;
 pub use self::options::ReduceOptions;
-use self::team::TeamThread;
+use self::part::{Calls, Part};
+use self::parts::Parts;
 use crate::counters::Counters;
-use crate::engine::Leaving;
 use crate::error::{Error, ErrorKind};
 use crate::events::{Note, Notes};
-use crate::metrics::{self, Endpoint, OperationTimes};
+use crate::handle::Handle;
+use crate::metrics::{self, Endpoint};
 use crate::policy::Policy;
 
 /// One rank's part in a job.
@@ -45,22 +45,27 @@ use crate::policy::Policy;
 /// fragment, which link, since when. If that lasts until [`operation_timeout`](SessionConfig::operation_timeout), the job fails at every
 /// rank with the same error. A rank that leaves while others still need it fails them at once. A switch or a server that
 /// is started again in time costs nothing but time.
-// spec: E-08
+///
+/// **Paths that become narrower.** An operation that is under way when a path of the job no longer carries its packets fails
+/// with [`Path`](crate::ErrorKind::Path) and an error that has both ends and both sizes. The session goes on: its ranks meet
+/// again, and the next operations use shorter packets. Ranks end operations at different moments, so that some have the
+/// result, which is right, of an operation that fails at others. Those that have yet to call an operation that others had
+/// begun get the error when they call it, so that the next operation is the same at every rank. A program that goes on
+/// after such an error has its ranks agree on what they repeat. A job in which values were [sent](Session::send) from
+/// rank to rank is over.
+// spec: E-08, F-01
 pub struct Session {
     /// The process that joined. A child that inherits this is not the rank.
     pid: u32,
     rank: u32,
     ranks: u32,
+    /// Number of hosts.
+    hosts: u32,
     policy: Policy,
-    /// True if the job has a switch.
-    has_switch: bool,
-    hosts: Arc<Hosts>,
-    /// Serves the metrics, if it has an address to. It uses the lanes, so it goes before them.
+    /// Serves the metrics, if it has an address to. It uses the sending threads, so it goes before them.
     endpoint: Option<Endpoint>,
     metrics: Arc<metrics::Source>,
-    /// The ranks of this host, if there are several. It uses the lanes, so it goes before them.
-    team: Option<TeamThread>,
-    lanes: Lanes,
+    parts: Arc<Parts>,
 }
 
 impl Session {
@@ -107,34 +112,21 @@ impl Session {
     /// - [`Aborted`](crate::ErrorKind::Aborted) if a rank ended the job, or [`cancel`](SessionConfig::cancel) was
     ///   cancelled.
     /// - [`Internal`](crate::ErrorKind::Internal) if the library has a defect.
-    #[expect(clippy::disallowed_methods, reason = "joining takes real time")]
     pub fn join(config: SessionConfig) -> Result<Session, Error> {
         config.check()?;
-        let began = Instant::now();
         let notes = Notes::new(&config.job, config.rank);
         config.unused().into_iter().for_each(|setting| notes.send(Note::Unused { setting }));
-        let (lanes, welcome) = Lanes::join(&config)?;
-        let team = TeamThread::join(&config, &welcome, &lanes.end, began.elapsed())?;
-        let labels = metrics::Labels {
-            address: lanes.address(),
-            job_name: config.job.clone(),
-            rank: config.rank,
-        };
-        let (posts, times) = (lanes.posts(), OperationTimes::default());
-        let metrics = Arc::new(metrics::Source { labels, posts, times });
+        let part = Part::join(&config, Arc::default(), Arc::new(Calls::default()))?;
+        let metrics = Arc::new(metrics::Source::new(&config.job, config.rank));
+        metrics.set_part(part.lanes.address(), part.lanes.posts());
         let endpoint = config.metrics.map(|bind| serve(bind, &metrics)).transpose()?;
-        Ok(Session {
-            pid: std::process::id(),
-            endpoint,
-            metrics,
-            rank: config.rank,
-            ranks: config.ranks,
-            policy: config.policy,
-            has_switch: welcome.has_switch,
-            hosts: Arc::new(Hosts::new(&welcome)),
-            team,
-            lanes,
-        })
+        let (rank, ranks, policy) = (config.rank, config.ranks, config.policy);
+        let (hosts, source) = (part.hosts.count(), Arc::clone(&metrics));
+        let parts = Parts::begin_with(config, part, move |part| {
+            source.set_part(part.lanes.address(), part.lanes.posts());
+        });
+        let pid = std::process::id();
+        Ok(Session { pid, rank, ranks, hosts, policy, endpoint, metrics, parts })
     }
 
     /// This rank, from 0.
@@ -149,12 +141,12 @@ impl Session {
 
     /// Number of hosts that the ranks are on, as far as memory is shared.
     pub fn hosts(&self) -> u32 {
-        self.hosts.count()
+        self.hosts
     }
 
     /// Number of sending threads: the smallest that any rank offers, and one where all ranks are on one host.
     pub fn threads(&self) -> u32 {
-        self.lanes.count()
+        self.metrics.threads()
     }
 
     /// Policy of reductions where a call does not say.
@@ -166,21 +158,21 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Closed`](crate::ErrorKind::Closed) if the thread has ended.
+    /// As [`Session::counters_of`].
     pub fn counters(&self) -> Result<Counters, Error> {
         self.counters_of(0)
     }
 
-    /// Counters of one of the sending threads.
+    /// Counters of one of the sending threads. After a path became narrow they begin anew.
     ///
     /// # Errors
     ///
     /// [`Call`](crate::ErrorKind::Call) if there is no such thread, [`Closed`](crate::ErrorKind::Closed) if it has
-    /// ended.
+    /// ended, [`Path`](crate::ErrorKind::Path) while ranks meet again.
     pub fn counters_of(&self, thread: usize) -> Result<Counters, Error> {
-        let post = self.lanes.get(thread);
+        let post = self.parts.post(thread)?;
         let post = post.ok_or_else(|| Error::call(format!("there is no thread {thread}")))?;
-        metrics::counters_of(post)
+        metrics::counters_of(&post)
     }
 
     /// Metrics of the session as they are now, in Prometheus' text format: counters of each sending thread,
@@ -203,7 +195,7 @@ impl Session {
     /// with an error that has the rank and the reason.
     // spec: E-03
     pub fn abort(&self, reason: impl AsRef<str>) {
-        self.lanes.abort(reason.as_ref());
+        self.parts.abort(reason.as_ref());
     }
 
     /// Leaves the job when everything that was begun has ended, and others have what they need of this rank. Waits for
@@ -213,13 +205,17 @@ impl Session {
     ///
     /// The failure of the job if it failed, of a kind that [every handle](crate::Handle#errors) may have;
     /// [`Closed`](crate::ErrorKind::Closed) in a child of the process that joined.
-    pub fn leave(mut self) -> Result<(), Error> {
-        if !self.is_own() {
-            return Err(Error::closed());
-        }
-        // It has to have handed over what it works on.
-        self.team = None;
-        self.lanes.leave()
+    pub fn leave(self) -> Result<(), Error> {
+        if self.is_own() { self.parts.leave() } else { Err(Error::closed()) }
+    }
+
+    /// Begins an operation of a kind, at once or when ranks have met again.
+    fn begin<T: Send + 'static>(
+        &self,
+        kind: &'static str,
+        begin: impl FnOnce(&Part) -> Handle<T> + Send + 'static,
+    ) -> Handle<T> {
+        self.metrics.times.watch(kind, self.parts.begin(begin))
     }
 
     /// Returns whether this is the process that joined.
@@ -232,23 +228,17 @@ impl Drop for Session {
     /// Leaves without waiting for what is under way, within a second. Other ranks that need this one fail. In a child
     /// of the process that joined nothing happens: the session is its parent's.
     fn drop(&mut self) {
-        if !self.is_own() {
-            std::mem::forget((self.team.take(), self.endpoint.take()));
-            return self.lanes.forget();
+        if self.is_own() {
+            return self.parts.close();
         }
-        if self.team.is_some() {
-            // Its thread may wait for other ranks of the host, or for what the others compute.
-            self.lanes.end.set(&Error::closed());
-            // A thread that is gone needs no goodbye.
-            let _ = self.lanes.say_goodbye(Leaving::AtOnce);
-        }
+        // Threads that the child does not have may hold locks.
+        std::mem::forget((self.endpoint.take(), Arc::clone(&self.parts)));
     }
 }
 
 /// Serves the metrics of a session.
 fn serve(bind: SocketAddr, metrics: &Arc<metrics::Source>) -> Result<Endpoint, Error> {
-    let metrics::Labels { job_name, rank, .. } = &metrics.labels;
-    let about = format!("rank {rank} of {job_name}");
+    let about = metrics.about();
     let source = Arc::clone(metrics);
     Endpoint::start(bind, about, move || source.read().ok()).map_err(|error| {
         let text = format!("cannot serve metrics at {bind}: {error}");

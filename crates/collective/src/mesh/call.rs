@@ -132,6 +132,11 @@ impl From<Call> for Request {
 }
 
 impl Request {
+    /// Returns an error if a rank of this many cannot make the request, with the default limits.
+    pub fn check(&self, rank: u32, ranks: u32) -> Result<(), SubmitError> {
+        self.call.check(&Place::of(rank, ranks))
+    }
+
     /// Returns the fingerprint that the other ranks have to agree on, as far as this rank knows it.
     pub fn fingerprint_at(&self, rank: u32) -> Fingerprint {
         if let Some(operation) = self.operation {

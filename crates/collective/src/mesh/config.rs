@@ -80,15 +80,19 @@ impl Config {
             return Err(ConfigError::ChunkNotWhole { chunk_bytes, unit: UNIT_BYTES });
         }
         check_fits_message(chunk_bytes, TRAILER_BYTES as u64, &self.flow)?;
-        Ok(Place {
+        // Nodes have 32-bit names, and each is here once.
+        Ok(self.place(self.members.len() as u32))
+    }
+
+    fn place(&self, ranks: u32) -> Place {
+        Place {
             rank: self.rank,
-            // Nodes have 32-bit names, and each is here once.
-            ranks: self.members.len() as u32,
-            chunk_bytes,
+            ranks,
+            chunk_bytes: self.chunk_bytes,
             direct_bytes: self.direct_bytes,
             eager_bytes: self.eager_bytes,
             max_bytes: self.max_bytes,
-        })
+        }
     }
 }
 
@@ -104,6 +108,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// The place of a rank with the default settings.
+    pub fn of(rank: u32, ranks: u32) -> Place {
+        Config::new(Vec::new(), rank).place(ranks)
+    }
+
     /// How so many bytes are cut: all ranks cut them alike.
     pub fn grid(&self, total: u64) -> Grid {
         let even_bytes = (total / FEWEST_CHUNKS).next_multiple_of(UNIT_BYTES);

@@ -123,6 +123,7 @@ fn whatever_a_rank_says_arrives_as_it_was() {
         stall(Waits::Ranks(vec![5, 6])),
         FromRank::Failing(Failure::new(FailureKind::Other, "no", vec![])),
         FromRank::Failing(Failure::new(FailureKind::Agreement, "no", vec![1, 3])),
+        FromRank::Failing(Failure::new(FailureKind::Path, "narrow", vec![])),
         FromRank::Aborting { reason: "enough".into() },
         FromRank::Operation { number: 7, fingerprint: Fingerprint::of_sum(Element::F32, 704) },
         FromRank::Leave { operations: 12 },

@@ -635,6 +635,8 @@ pub enum FailureKind {
     Agreement = 4,
     /// The job does not fit the budgets of the server.
     Refused = 5,
+    /// A path carries shorter packets than those of the job. Its ranks may register it again and go on with shorter ones.
+    Path = 6,
 }
 impl FailureKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -649,6 +651,7 @@ impl FailureKind {
             Self::Aborted => "FAILURE_KIND_ABORTED",
             Self::Agreement => "FAILURE_KIND_AGREEMENT",
             Self::Refused => "FAILURE_KIND_REFUSED",
+            Self::Path => "FAILURE_KIND_PATH",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -660,6 +663,7 @@ impl FailureKind {
             "FAILURE_KIND_ABORTED" => Some(Self::Aborted),
             "FAILURE_KIND_AGREEMENT" => Some(Self::Agreement),
             "FAILURE_KIND_REFUSED" => Some(Self::Refused),
+            "FAILURE_KIND_PATH" => Some(Self::Path),
             _ => None,
         }
     }

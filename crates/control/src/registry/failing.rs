@@ -6,7 +6,7 @@ use thalweg_core::text::is_harmful;
 use thalweg_core::{JobId, Time};
 
 use super::cluster::Cluster;
-use super::job::Job;
+use super::job::{Attendee, Job};
 use super::{NAMED_MAX, Registry, explain};
 use crate::message::{Failure, FailureKind, ToRank, job_of};
 
@@ -63,7 +63,9 @@ impl Registry {
     }
 }
 
-/// The failure that a rank reports. One that names others is theirs.
+/// The failure that a rank reports. One that names others is theirs. Ranks meet again after one of a path, so it is of that
+/// kind only while all of them are there.
+// spec: F-01
 pub(super) fn reported(cluster: &Cluster, job: &Job, rank: u32, failure: &Failure) -> Failure {
     let (name, text) = (explain::name_of(cluster, job, rank), printable(&failure.text));
     let mut culprits = failure.culprits.clone();
@@ -74,6 +76,11 @@ pub(super) fn reported(cluster: &Cluster, job: &Job, rank: u32, failure: &Failur
     // spec: E-12
     culprits.truncate(NAMED_MAX);
     culprits.shrink_to_fit();
+    if failure.kind == FailureKind::Path {
+        let has_left = job.ranks.values().any(Attendee::has_left);
+        let kind = if has_left { FailureKind::Other } else { FailureKind::Path };
+        return Failure::new(kind, format!("{text} (reported by {name})"), culprits);
+    }
     if culprits.is_empty() || culprits == [rank] {
         return Failure::new(failure.kind, format!("{name} gives up: {text}"), vec![rank]);
     }

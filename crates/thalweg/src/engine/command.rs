@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Receive { from: Option<u32>, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
     /// Event of the control channel.
     Control(ControlEvent),
+    /// The next operation has this number. For the first sending thread, while nothing is under way.
+    CountFrom(u64),
     /// State of the engine. Ends with [`Counters`].
     Count(Reply),
     /// Leave the job. Ends with the number of operations that this rank has ended, a `u64`.
@@ -74,6 +76,7 @@ impl Engine {
             Command::Begin(operation) => {
                 self.comparison.begin_shared(self.driver.now(), operation);
             }
+            Command::CountFrom(number) => self.comparison.count_from(number),
             Command::Fail(failure) => self.say(FromRank::Failing(failure)),
             Command::Stop(error) => self.fail(error),
             Command::Abort(reason) => self.abort(&reason),
@@ -117,6 +120,7 @@ impl Engine {
             | Command::Receive { reply, .. } => reply.fail(failure),
             Command::Control(_)
             | Command::Begin(_)
+            | Command::CountFrom(_)
             | Command::Fail(_)
             | Command::Stop(_)
             | Command::Abort(_) => {}

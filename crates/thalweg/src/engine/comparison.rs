@@ -113,6 +113,13 @@ impl Comparison {
         self.shared.push((begun, operation));
     }
 
+    /// Has the next operation get this number. Nothing is open.
+    // spec: F-01
+    pub fn count_from(&mut self, number: u64) {
+        self.recent.clear();
+        (self.begun, self.reported) = (number, number);
+    }
+
     /// The first number that has not been given.
     pub fn next(&self) -> u64 {
         self.begun

@@ -154,8 +154,8 @@ impl Engine {
         let own = self.identity.rank;
         let text = format!(
             "the path between rank {own} and {name}{address} carries packets of {mtu_bytes} bytes, and those of the job \
-             have up to {before}: start the job again, and it uses shorter ones"
+             have up to {before}"
         );
-        Failure::new(FailureKind::Other, text, Vec::new())
+        Failure::new(FailureKind::Path, text, Vec::new())
     }
 }

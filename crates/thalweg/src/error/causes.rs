@@ -13,6 +13,10 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         let Failure { kind, text, culprits, operation, since } = failure;
         let since = since.map(|since| Duration::from_nanos(since.as_ps() / 1_000));
+        let text = match kind {
+            FailureKind::Path => format!("{text}; the next operations use shorter ones"),
+            _ => text,
+        };
         Error::new(kind_of(kind, &culprits), text)
             .with_ranks(culprits)
             .with_operation(operation)
@@ -27,6 +31,7 @@ fn kind_of(kind: FailureKind, culprits: &[u32]) -> ErrorKind {
         FailureKind::Aborted => ErrorKind::Aborted,
         FailureKind::Agreement => ErrorKind::Disagreement,
         FailureKind::Refused => ErrorKind::Config,
+        FailureKind::Path => ErrorKind::Path,
         // A rank that cannot go on failed; without one, the server could not do its part.
         FailureKind::Other if culprits.is_empty() => ErrorKind::Internal,
         FailureKind::Other => ErrorKind::Peer,

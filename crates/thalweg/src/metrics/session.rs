@@ -1,6 +1,7 @@
 //! The metrics of a session.
 
 use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thalweg_aggregate::worker;
 
@@ -13,24 +14,53 @@ use crate::handle::pair;
 
 /// Labels of a session.
 #[derive(Clone, Debug)]
-pub(crate) struct Labels {
-    pub address: SocketAddr,
-    pub job_name: String,
-    pub rank: u32,
+struct Labels {
+    address: SocketAddr,
+    job_name: String,
+    rank: u32,
 }
 
 /// All that the metrics of a session are made from, for any thread.
 pub(crate) struct Source {
-    pub labels: Labels,
-    pub posts: Vec<Post>,
+    job_name: String,
+    rank: u32,
+    part: Mutex<Option<(SocketAddr, Vec<Post>)>>,
     pub times: OperationTimes,
 }
 
 impl Source {
+    /// A source without threads.
+    pub fn new(job_name: &str, rank: u32) -> Source {
+        let (part, times) = (Mutex::default(), OperationTimes::default());
+        Source { job_name: job_name.to_owned(), rank, part, times }
+    }
+
+    /// Takes the address of the first sending thread, and all of them.
+    pub fn set_part(&self, address: SocketAddr, posts: Vec<Post>) {
+        *self.part() = Some((address, posts));
+    }
+
+    /// Number of sending threads.
+    pub fn threads(&self) -> u32 {
+        // As many as the server announced, in 32 bits.
+        self.part().as_ref().map_or(0, |(_, posts)| posts.len() as u32)
+    }
+
+    /// Name of the session, for people.
+    pub fn about(&self) -> String {
+        format!("rank {} of {}", self.rank, self.job_name)
+    }
+
     /// The metrics as they are now.
     pub fn read(&self) -> Result<String, Error> {
-        let threads = self.posts.iter().map(counters_of).collect::<Result<Vec<_>, Error>>()?;
-        Ok(session(&self.labels, &threads, &self.times))
+        let (address, posts) = self.part().clone().ok_or_else(Error::closed)?;
+        let threads = posts.iter().map(counters_of).collect::<Result<Vec<_>, Error>>()?;
+        let labels = Labels { address, job_name: self.job_name.clone(), rank: self.rank };
+        Ok(session(&labels, &threads, &self.times))
+    }
+
+    fn part(&self) -> MutexGuard<'_, Option<(SocketAddr, Vec<Post>)>> {
+        self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

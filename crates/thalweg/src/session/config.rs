@@ -18,6 +18,7 @@ use thalweg_net::{Network, Offload, PORTS_PER_NODE, Wait, link_rate_of, local_ad
 use crate::cancel::Cancel;
 use crate::daemon::default_threads;
 use crate::error::{Error, ErrorKind};
+use crate::lossy::PacketLimit;
 use crate::pacing::Pacing;
 use crate::policy::Policy;
 use crate::window::Window;
@@ -116,6 +117,9 @@ pub struct SessionConfig {
     /// Share of the packets received that the session drops, for tests of what networks do. Default 0.
     #[doc(hidden)]
     pub drop_share: f64,
+    /// Longest packets that reach the session, for tests of paths that become narrow. Default as long as any.
+    #[doc(hidden)]
+    pub packet_limit: PacketLimit,
 }
 
 impl SessionConfig {
@@ -166,6 +170,7 @@ impl SessionConfig {
             pacing: Pacing::Off,
             metrics: None,
             drop_share: 0.0,
+            packet_limit: PacketLimit::default(),
         }
     }
 
@@ -243,6 +248,13 @@ impl SessionConfig {
             ("aggregators", self.aggregators != defaults.aggregators),
         ];
         settings.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+
+    /// The settings with which a rank joins the job again, within the time that operations have.
+    // spec: F-01
+    pub(super) fn rejoining(self) -> SessionConfig {
+        let join_timeout = self.join_timeout.min(self.operation_deadline());
+        SessionConfig { join_timeout, ..self }
     }
 
     /// What the ranks of the job agree on.

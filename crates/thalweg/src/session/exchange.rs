@@ -4,10 +4,11 @@ use thalweg_collective::mesh::{Call, Outcome, Request};
 use thalweg_core::Element;
 
 use super::memory::{Bytes, Memory};
+use super::part::Part;
 use super::{Session, other_type};
 use crate::engine::Command;
-use crate::error::Error;
-use crate::handle::{Handle, pair};
+use crate::error::{Error, ErrorKind};
+use crate::handle::{Handle, Reply, pair, ready};
 use crate::value::{Array, Value};
 
 impl Session {
@@ -20,7 +21,7 @@ impl Session {
     pub fn all_gather<T: Value>(&self, values: Vec<T>) -> Handle<Vec<Vec<T>>> {
         let data = T::into_array(values).as_bytes().to_vec();
         let request = of_values::<T>(Call::AllGather { data });
-        self.metrics.times.watch("all_gather", self.call(request, |outcome| parts::<T>(outcome)))
+        self.begin("all_gather", move |part| part.call(request, |outcome| parts::<T>(outcome)))
     }
 
     /// Replaces the values of every rank by those of rank `root`. All ranks have the same number of values; where
@@ -36,8 +37,8 @@ impl Session {
         let data = if root == self.rank { memory.as_ref().to_vec() } else { Vec::new() };
         let length = Some(memory.as_ref().len() as u64);
         let call = of_values::<M::Value>(Call::Broadcast { root, data });
-        let received = self.call(Request { bytes: length, ..call }, bytes);
-        let received = self.metrics.times.watch("broadcast", received);
+        let request = Request { bytes: length, ..call };
+        let received = self.begin("broadcast", move |part| part.call(request, bytes));
         received.and_then(move |received| {
             let own = memory.as_mut();
             if own.len() != received.len() {
@@ -58,7 +59,7 @@ impl Session {
         let to_bytes = |values| T::into_array(values).as_bytes().to_vec();
         let parts_by_rank = parts_by_rank.into_iter().map(to_bytes).collect();
         let request = of_values::<T>(Call::AllToAll { parts: parts_by_rank });
-        self.metrics.times.watch("all_to_all", self.call(request, |outcome| parts::<T>(outcome)))
+        self.begin("all_to_all", move |part| part.call(request, |outcome| parts::<T>(outcome)))
     }
 
     /// Ends when every rank has called it.
@@ -67,7 +68,7 @@ impl Session {
     ///
     /// As [every handle](Handle#errors).
     pub fn barrier(&self) -> Handle<()> {
-        self.metrics.times.watch("barrier", self.call(Call::Barrier.into(), |_| ()))
+        self.begin("barrier", |part| part.call(Call::Barrier.into(), |_| ()))
     }
 
     /// Sends values to rank `to`, which [receives](Session::receive) them with the same tag. Ends when they are
@@ -99,8 +100,7 @@ impl Session {
     /// Any collective over reliable flows, in bytes.
     #[doc(hidden)]
     pub fn call_bytes(&self, request: Request) -> Handle<Outcome> {
-        let kind = name_of(&request.call);
-        self.metrics.times.watch(kind, self.call(request, |outcome| outcome))
+        self.begin(name_of(&request.call), move |part| part.call(request, |outcome| outcome))
     }
 
     /// [`Session::send`] of bytes, which are values of a type if that is known.
@@ -112,10 +112,9 @@ impl Session {
         element: Option<Element>,
         bytes: Vec<u8>,
     ) -> Handle<()> {
-        let (handle, reply) = pair(|(): ()| Ok(()));
-        let values = (element, bytes);
-        self.lanes.first().send(Command::Send { to, tag, values, reply });
-        self.metrics.times.watch("send", handle)
+        self.begin("send", move |part| {
+            part.transfer(|reply| Command::Send { to, tag, values: (element, bytes), reply })
+        })
     }
 
     /// [`Session::receive`] of bytes, of which the type and the length may be known.
@@ -126,10 +125,15 @@ impl Session {
         tag: u64,
         expected: (Option<Element>, Option<u64>),
     ) -> Handle<Vec<u8>> {
-        let (handle, reply) = pair(|(_, bytes): (u32, Vec<u8>)| Ok(bytes));
-        let from = Some(from);
-        self.lanes.first().send(Command::Receive { from, tag, values: expected, reply });
-        self.metrics.times.watch("receive", handle)
+        let received = self.begin("receive", move |part| {
+            part.transfer(|reply| Command::Receive {
+                from: Some(from),
+                tag,
+                values: expected,
+                reply,
+            })
+        });
+        received.and_then(|(_, bytes): (u32, Vec<u8>)| Ok(bytes))
     }
 
     /// [`Session::receive_bytes`] from the rank whose transfer with this tag is here first. Ends with the rank as well.
@@ -139,18 +143,35 @@ impl Session {
         tag: u64,
         expected: (Option<Element>, Option<u64>),
     ) -> Handle<(u32, Vec<u8>)> {
-        let (handle, reply) = pair(|received: (u32, Vec<u8>)| Ok(received));
-        self.lanes.first().send(Command::Receive { from: None, tag, values: expected, reply });
-        self.metrics.times.watch("receive", handle)
+        self.begin("receive", move |part| {
+            part.transfer(|reply| Command::Receive { from: None, tag, values: expected, reply })
+        })
     }
+}
 
-    pub(super) fn call<T>(
+impl Part {
+    /// Begins a collective over reliable flows.
+    pub(super) fn call<T: Send + 'static>(
         &self,
         request: Request,
         finish: impl FnOnce(Outcome) -> T + Send + 'static,
     ) -> Handle<T> {
+        // What cannot begin has no number.
+        let checked = request.check(self.rank, self.ranks);
+        let checked = checked.map_err(|error| Error::of(ErrorKind::Call, error));
+        if let Err(error) = checked.and_then(|()| self.calls.begin()) {
+            return ready(Err(error));
+        }
         let (handle, reply) = pair(move |outcome: Outcome| Ok(finish(outcome)));
         self.lanes.first().send(Command::Call(request, reply));
+        handle
+    }
+
+    /// Begins a transfer between two ranks.
+    fn transfer<D: Send + 'static>(&self, command: impl FnOnce(Reply) -> Command) -> Handle<D> {
+        self.calls.begin_transfer();
+        let (handle, reply) = pair(|done: D| Ok(done));
+        self.lanes.first().send(command(reply));
         handle
     }
 }
@@ -186,8 +207,15 @@ pub(super) fn bytes(outcome: Outcome) -> Vec<u8> {
     }
 }
 
+/// The data of every rank.
+pub(super) fn parts_of_bytes(outcome: Outcome) -> Vec<Vec<u8>> {
+    match outcome {
+        Outcome::Parts(parts) => parts,
+        Outcome::Bytes(_) | Outcome::Nothing => Vec::new(),
+    }
+}
+
 fn parts<T: Value>(outcome: Outcome) -> Vec<Vec<T>> {
-    let Outcome::Parts(parts) = outcome else { return Vec::new() };
     let values = |bytes: Vec<u8>| T::from_array(Array::from_bytes(T::ELEMENT, &bytes));
-    parts.into_iter().filter_map(values).collect()
+    parts_of_bytes(outcome).into_iter().filter_map(values).collect()
 }

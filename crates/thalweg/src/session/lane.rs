@@ -97,7 +97,8 @@ struct Start<'a> {
 
 impl Lanes {
     /// Joins with all threads that all ranks can use, and waits until everybody is there.
-    pub fn join(config: &SessionConfig) -> Result<(Lanes, Arc<Welcome>), Error> {
+    /// They end by the given end.
+    pub fn join(config: &SessionConfig, end: Arc<End>) -> Result<(Lanes, Arc<Welcome>), Error> {
         let server = config.server_address()?;
         let endpoints = open_all(config, server)?;
         let address = endpoints[0].local_address();
@@ -111,7 +112,7 @@ impl Lanes {
             deadlines: Deadlines::of(&config.settings()?),
             control: Control::default(),
             routes: Arc::default(),
-            end: Arc::default(),
+            end,
         };
         let nodes = endpoints.iter().map(|endpoint| start.node(endpoint));
         let nodes = nodes.collect::<Result<Vec<_>, Error>>()?;
@@ -127,6 +128,7 @@ impl Lanes {
         let mut unused = (0..).zip(endpoints);
         let joined = all.add(&start, unused.next())?;
         start.attend(&nodes)?;
+        all.end.attend();
         let Joined { welcome } = joined.wait()?;
         let threads = welcome.trees();
         // The sockets of those that others do not have are closed.
@@ -158,11 +160,6 @@ impl Lanes {
 
     pub fn get(&self, thread: usize) -> Option<&Post> {
         self.lanes.get(thread).map(|lane| &lane.post)
-    }
-
-    pub fn count(&self) -> u32 {
-        // As many as the server announced, in 32 bits.
-        self.lanes.len() as u32
     }
 
     /// All of them, by thread.
@@ -236,13 +233,6 @@ impl Lanes {
                 let _ = engine.join();
             }
         }
-    }
-
-    /// Forgets all threads, in a process that does not have them: a child of the one that joined.
-    pub fn forget(&mut self) {
-        std::mem::forget(std::mem::take(&mut self.lanes));
-        // A thread that the child does not have may hold its lock.
-        std::mem::forget(std::mem::take(&mut self.control));
     }
 }
 
@@ -325,6 +315,7 @@ fn driver(
         .map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let host = TrainingHost::new(identity.node, flows);
     let host = Lossy::new(host, config.drop_share, identity.rank.into());
+    let host = host.with_limit(config.packet_limit.clone());
     let driver = DriverConfig {
         node: identity.node,
         wait: config.wait,

@@ -11,6 +11,7 @@ use super::exchange::{bytes, typed};
 use super::memory::{ByteMemory, Bytes, Memory};
 use super::missing::Reduced;
 use super::options::ReduceOptions;
+use super::part::Part;
 use super::team::TeamThread;
 use super::{Session, lent, other_type};
 use crate::error::Error;
@@ -73,19 +74,41 @@ impl Session {
         options: impl Into<ReduceOptions>,
         intent: Intent,
     ) -> Handle<Reduced<B>> {
-        self.metrics
-            .times
-            .watch("all_reduce", self.begin_all_reduce(element, values, options, intent))
+        let options = options.into();
+        self.begin("all_reduce", move |part| part.all_reduce(element, values, options, intent))
     }
 
-    fn begin_all_reduce<B: ByteMemory>(
+    /// Combines the values of all ranks, and gives each rank its part of the result: `counts[r]` values to rank *r*.
+    ///
+    /// Where something may be missing, values are summed as a whole and each rank keeps its part: in a network that
+    /// sums, this takes no longer.
+    ///
+    /// # Errors
+    ///
+    /// The handle ends with [`Call`](crate::ErrorKind::Call) unless there is one count for each rank and these add up
+    /// to the number of values, and where [`Session::all_reduce`] does; otherwise as [every handle](Handle#errors).
+    // spec: M-12, T-11
+    pub fn reduce_scatter<T: Value>(
+        &self,
+        values: Vec<T>,
+        counts: &[usize],
+        options: impl Into<ReduceOptions>,
+    ) -> Handle<Reduced<Vec<T>>> {
+        let counts: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
+        let options = options.into();
+        self.begin("reduce_scatter", move |part| part.reduce_scatter(values, counts, options))
+    }
+}
+
+impl Part {
+    fn all_reduce<B: ByteMemory>(
         &self,
         element: Element,
         values: B,
-        options: impl Into<ReduceOptions>,
+        options: ReduceOptions,
         intent: Intent,
     ) -> Handle<Reduced<B>> {
-        let (how, policy) = self.chosen(options.into());
+        let (how, policy) = self.chosen(options);
         let length = values.as_ref().len();
         if let Err(error) = self.check(&policy).and_then(|()| check_whole(element, length)) {
             return failed(error);
@@ -97,6 +120,7 @@ impl Session {
         let fingerprint = fingerprint(element, count, how, policy).with_intent(intent);
         if let Some(team) = self.whole_team() {
             let way = (element, how.combine(), self.divisor(how));
+            // Ranks of one host have no paths, and so no numbers to keep.
             return exact(team.all_reduce(self.lanes.first(), values, fingerprint, way));
         }
         // Without values, a sum by switches would send nothing that ranks could compare.
@@ -118,35 +142,13 @@ impl Session {
         })
     }
 
-    /// Combines the values of all ranks, and gives each rank its part of the result: `counts[r]` values to rank *r*.
-    ///
-    /// Where something may be missing, values are summed as a whole and each rank keeps its part: in a network that
-    /// sums, this takes no longer.
-    ///
-    /// # Errors
-    ///
-    /// The handle ends with [`Call`](crate::ErrorKind::Call) unless there is one count for each rank and these add up
-    /// to the number of values, and where [`Session::all_reduce`] does; otherwise as [every handle](Handle#errors).
-    // spec: M-12, T-11
-    pub fn reduce_scatter<T: Value>(
+    fn reduce_scatter<T: Value>(
         &self,
         values: Vec<T>,
-        counts: &[usize],
-        options: impl Into<ReduceOptions>,
+        counts: Vec<u64>,
+        options: ReduceOptions,
     ) -> Handle<Reduced<Vec<T>>> {
-        self.metrics
-            .times
-            .watch("reduce_scatter", self.begin_reduce_scatter(values, counts, options))
-    }
-
-    fn begin_reduce_scatter<T: Value>(
-        &self,
-        values: Vec<T>,
-        counts: &[usize],
-        options: impl Into<ReduceOptions>,
-    ) -> Handle<Reduced<Vec<T>>> {
-        let (how, policy) = self.chosen(options.into());
-        let counts: Vec<u64> = counts.iter().map(|count| *count as u64).collect();
+        let (how, policy) = self.chosen(options);
         let whole = counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
         let own = own_part(&counts, self.rank).filter(|_| counts.len() == self.ranks as usize);
         let Some(own) = own.filter(|_| whole == Some(values.len() as u64)) else {
@@ -232,6 +234,9 @@ impl Session {
         (policy, fingerprint): (Policy, Fingerprint),
         how: Reduce,
     ) -> Handle<Reduced<Tensor>> {
+        if let Err(error) = self.calls.begin() {
+            return failed(error);
+        }
         let spread = self.lanes.spread(&tensor);
         let hosts = self.hosts.clone();
         if let Some(team) = &self.team {
@@ -264,7 +269,7 @@ impl Session {
 
     /// The ranks of this host, where they are all there are.
     fn whole_team(&self) -> Option<&TeamThread> {
-        self.team.as_ref().filter(|_| self.hosts() == 1)
+        self.team.as_ref().filter(|_| self.hosts.count() == 1)
     }
 
     /// What sums are divided by.

@@ -3,8 +3,8 @@
 
 #[path = "../common/cluster.rs"]
 mod cluster;
+mod narrow;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -128,39 +128,29 @@ fn a_link_in_the_middle_that_carries_less_than_announced_is_found_and_named() {
     assert!(!has(&lines, "fragments of 2224 values"), "{lines:?}");
 }
 
-/// The link of a host becomes narrow while a job sums: the operation fails with the path and both sizes, and a job that
-/// starts then has shorter fragments.
+/// The link of a host becomes narrow while a job sums: operations that are under way fail with the path and both sizes, and
+/// the next ones of the same session have shorter fragments.
 // spec: F-01 lab
 #[test]
-fn a_path_that_becomes_narrow_fails_the_operation_and_the_next_job_has_shorter_packets() {
+fn a_path_that_becomes_narrow_fails_the_operation_and_the_next_one_has_shorter_packets() {
     let spec = Spec { hosts: RANKS, servers: 1, mtu_bytes: 9_000, ..Spec::default() };
     let Some(lab) = build_or_skip(&spec) else { return };
     let host = lab.host(1).clone();
     let cluster = Cluster::start(Ground::Lab(lab), 0.0);
     let lines = lines_of(&cluster);
-    let is_begun = &AtomicBool::new(false);
     let change = |config: &mut thalweg::SessionConfig| {
-        config.threads = Some(1);
+        config.threads = Some(2);
         config.stall_after = Duration::from_secs(1);
     };
-    let program = |session: &Session| loop {
-        let own = vec![1.0; VALUES];
-        match session.all_reduce(own, Reduce::Sum).wait() {
-            Ok(_) => is_begun.store(true, Ordering::Relaxed),
-            Err(error) => return error.to_string(),
-        }
+    let program = |session: &Session| {
+        narrow::operations(session, Collective::Aggregate, |rank, operation| {
+            if (rank, operation) == (1, narrow::FIRST_FAILED) {
+                host.set_mtu(1_500).expect("a place");
+            }
+        })
     };
-    let (cluster, errors) = cluster.run_to_failure(RANKS, change, program, || {
-        while !is_begun.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        host.set_mtu(1_500).expect("a place");
-    });
-    for error in errors {
-        assert!(error.contains("the path between rank"), "{error}");
-        assert!(error.contains("carries packets of 1500 bytes"), "{error}");
-        assert!(error.contains("9000"), "{error}");
-    }
-    sums(cluster, None);
+    let (_, errors) = cluster.run(RANKS, change, program, |cluster| cluster);
+    narrow::assert_named(&errors);
+    assert!(has(&lines, "fragments of 2224 values"), "{lines:?}");
     assert!(has(&lines, "fragments of 352 values"), "{lines:?}");
 }

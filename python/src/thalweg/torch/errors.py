@@ -21,6 +21,7 @@ __all__ = [
     "DisagreementError",
     "NetworkError",
     "OperationTimeoutError",
+    "PathError",
     "PeerError",
     "ThalwegError",
     "UnreachableError",
@@ -73,6 +74,12 @@ class NetworkError(ThalwegError):
     kind = "network"
 
 
+class PathError(ThalwegError):
+    """A path carries shorter packets than before. The operation has failed here; the group goes on with shorter ones."""
+
+    kind = "path"
+
+
 class ClosedError(ThalwegError):
     """The group was left before the operation, or before it ended."""
 
@@ -106,6 +113,7 @@ _CLASSES: dict[str, type[ThalwegError]] = {
         DisagreementError,
         UnreachableError,
         NetworkError,
+        PathError,
         ClosedError,
     )
 }

@@ -251,3 +251,24 @@ fn ranks_that_call_the_same_go_on() {
     hall.say(0, call());
     assert!(hall.look().is_empty());
 }
+
+/// All ranks get the same failure, and find each other under the name again. Where one has left, that would be in vain.
+// spec: F-01 machine
+#[test]
+fn a_narrow_path_fails_the_job_and_its_ranks_can_meet_again() {
+    let narrow = || Failure::new(FailureKind::Path, "the path is narrow", Vec::new());
+    let text = "the path is narrow (reported by rank 1 (10.1.1.1:4808))".to_owned();
+    let mut hall = Hall::set_up(&["a", "b"]);
+    hall.say(1, FromRank::Failing(narrow()));
+    hall.look();
+    for rank in 0..2 {
+        assert_eq!(hall.failure(rank), Failure { text: text.clone(), ..narrow() });
+    }
+    let next = hall.register(None).unwrap();
+    assert_ne!(next, hall.job);
+    let mut hall = Hall::set_up(&["a", "b"]);
+    hall.say(0, FromRank::Leave { operations: 0 });
+    hall.say(1, FromRank::Failing(narrow()));
+    hall.look();
+    assert_eq!(hall.failure(1), Failure { text, kind: FailureKind::Other, ..narrow() });
+}
