@@ -35,6 +35,11 @@ fn rate_reported(driver: &str, mbps: u32) -> Option<Rate> {
     is_known.then(|| Rate::from_mbps(mbps.into()))
 }
 
+/// Name of the interface that has an address.
+pub fn interface_name(address: IpAddr) -> Option<String> {
+    Some(interface_of(address)?.to_string_lossy().into_owned())
+}
+
 fn interface_of(address: IpAddr) -> Option<CString> {
     // All of 127.0.0.0/8 is loopback, which has one address.
     let is_loopback = address.is_loopback() && address.is_ipv4();

@@ -38,10 +38,10 @@ pub mod waker;
 
 pub use clock::SHARED_PHASE;
 pub use driver::{Driver, DriverConfig, DriverError, Turn, Wait};
-pub use interface::{link_rate_of, mtu_of};
+pub use interface::{interface_name, link_rate_of, mtu_of};
 pub use message::{Arrival, MESSAGES_PER_CALL, Message};
 pub use network::{Network, PORTS_PER_NODE, SHARD_PORTS, shard_of};
-pub use pacer::HostPacer;
+pub use pacer::{Departure, HostPacer, PACED_BURST_PACKETS};
 pub use peers::{MAX_NODES, PeerError, Peers, STRANGER};
 pub use socket::{
     Endpoint, EndpointConfig, Offload, OpenError, Readiness, SEGMENTS_PER_SEND, SEND_BYTES,
