@@ -21,7 +21,7 @@ mod top;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use thalweg_bench::{BenchCommand, RankArguments, StreamArguments};
+use thalweg_bench::{BenchCommand, RankArguments, StreamArguments, TrainArguments};
 use thalweg_console::log;
 use thalweg_demo::{DaemonCommand, DemoArguments};
 
@@ -110,6 +110,9 @@ enum Command {
     /// One program of a benchmark
     #[command(hide = true)]
     BenchStream(StreamArguments),
+    /// One rank of a benchmark of pacing
+    #[command(hide = true)]
+    BenchTrain(TrainArguments),
 }
 
 fn main() -> ExitCode {
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::top(&arguments),
         Command::Bench(command) => thalweg_bench::bench(&command),
         Command::BenchStream(arguments) => thalweg_bench::stream(&arguments),
+        Command::BenchTrain(arguments) => thalweg_bench::train(&arguments),
         Command::BenchRank(arguments) => thalweg_bench::rank(&arguments),
     };
     let exit_code = match result {
