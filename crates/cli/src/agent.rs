@@ -59,7 +59,7 @@ struct DaemonArguments {
     /// Where jobs find the agent
     #[arg(long, default_value = AGENT_SOCKET, value_name = "FILE")]
     socket: PathBuf,
-    /// Effect of plans on jobs that can give their packets classes: rates, or the order of packets
+    /// Effect of plans: rates, or the order of packets of sessions, and of programs at the interface of the host
     #[arg(long, default_value = "rate", value_name = "RULE")]
     enforce: EnforceWord,
     /// Bytes to plan of jobs that report exactly: those that are ready, or all of an iteration
@@ -175,6 +175,8 @@ Examples:
       and on the links of the rack
   sudo thalweg agent --address 10.0.3.7 --rate 10gbit --metrics 10.0.3.7:9464
       its counters for Prometheus
+  sudo thalweg agent --address 10.0.3.7 --rate 10gbit --enforce class
+      packets are ordered, and nothing waits; programs get a class at the interface
   sudo thalweg agent run --job vgg -- python3 train.py
       a program that obeys
   sudo thalweg agent run --rates 100mbit,900mbit -- iperf3 -c 10.0.3.8

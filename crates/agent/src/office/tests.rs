@@ -306,3 +306,39 @@ fn a_job_gets_its_class_where_its_process_knows_classes_and_rates_otherwise() {
     let outputs = drain(&mut agent);
     assert!(words(&outputs, late).contains(&ToJob::Class { class: 3 }), "{outputs:?}");
 }
+
+// spec: C-16 machine
+#[test]
+fn a_program_gets_a_leaf_and_no_rate_where_the_interface_has_classes() {
+    let settings = Settings { enforce: Enforce::Class, ..Settings::default() };
+    let office = || Office::new(OWN, Rate::from_gbps(1), settings, BASE, &Rng::new(1)).unwrap();
+    let join = FromJob::Join { version: VERSION, job: "a".into(), classes: false, leaf: true };
+    let said = |outputs: &[Output], wanted: fn(&ToJob) -> bool| {
+        outputs.iter().any(|output| matches!(output, Output::Say(_, words) if wanted(words)))
+    };
+    let mut without = office();
+    without.handle_job(at(1), Seat(1), join.clone()).unwrap();
+    let outputs = drain(&mut without);
+    assert!(!said(&outputs, |words| matches!(words, ToJob::Leaf { .. })), "it keeps to rates");
+    let mut office = office();
+    office.offer_leaves();
+    office.handle_job(at(1), Seat(1), join).unwrap();
+    office.handle_job(at(1), Seat(1), flow(PEER)).unwrap();
+    let outputs = drain(&mut office);
+    assert!(said(&outputs, |words| *words == ToJob::Leaf { mark: Leaf::mark(0) }));
+    assert_eq!(rate(&outputs, Seat(1)), Some((u64::MAX, None)), "nothing is planned");
+    office.handle_job(at(60), Seat(1), report(SLOT_BYTES, 0)).unwrap();
+    let outputs = pass(&mut office, at(70));
+    assert_eq!(rate(&outputs, Seat(1)), Some((u64::MAX, None)), "nobody else uses the path");
+    let last = outputs.iter().rev().find_map(|output| match output {
+        Output::Leaves(leaves) => leaves.first().copied(),
+        _ => None,
+    });
+    let leaf = last.expect("its leaf changes");
+    assert!(leaf.is_busy && leaf.bps > 900_000_000 && leaf.priority < 7, "{leaf:?}");
+    office.forget(at(80), Seat(1));
+    let gone = drain(&mut office);
+    assert!(gone.iter().any(|output| {
+        matches!(output, Output::Leaves(leaves) if leaves.iter().all(|leaf| leaf.bps == 0))
+    }));
+}
