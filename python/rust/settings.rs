@@ -62,8 +62,8 @@ fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         "collective" => config.policy = config.policy.collective(names::collective(&text()?)?),
         "agent" => {
             let agent = value.extract::<Option<String>>()?;
-            config.pacing = agent
-                .map_or(Pacing::Off, |agent| Pacing::Scheduled { agent: agent.into() });
+            config.pacing =
+                agent.map_or(Pacing::Off, |agent| Pacing::Scheduled { agent: agent.into() });
         }
         "share_memory" => config.share_memory = value.extract()?,
         "stall_after_s" => config.stall_after = duration()?,

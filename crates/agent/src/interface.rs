@@ -137,12 +137,14 @@ impl Plan {
             let rate = if wanted > left { rate * left / wanted } else { rate };
             u64::try_from(rate).unwrap_or(u64::MAX)
         };
-        let own = leaves.iter().map(|leaf| {
-            (FIRST_LEAF + leaf.number, self.class(fitted(leaf), leaf.priority))
-        });
+        let own = leaves
+            .iter()
+            .map(|leaf| (FIRST_LEAF + leaf.number, self.class(fitted(leaf), leaf.priority)));
         let own = own.chain([(OTHERS, self.class(others, LAST_PRIORITY))]).collect::<Vec<_>>();
         let classes = &mut self.classes;
-        own.into_iter().filter(|(minor, class)| classes.insert(*minor, *class) != Some(*class)).collect()
+        own.into_iter()
+            .filter(|(minor, class)| classes.insert(*minor, *class) != Some(*class))
+            .collect()
     }
 }
 
@@ -234,7 +236,9 @@ impl Saved {
         let file = options.open(&new_path)?;
         file.lock()?;
         write_line(&file, self)?;
-        if File::open(&path).is_ok_and(|before| matches!(before.try_lock_shared(), Err(TryLockError::WouldBlock))) {
+        if File::open(&path)
+            .is_ok_and(|before| matches!(before.try_lock_shared(), Err(TryLockError::WouldBlock)))
+        {
             let text = format!("another agent has classes at {}", self.name);
             return Err(io::Error::other(text));
         }

@@ -26,7 +26,13 @@ pub(crate) struct Marker {
 impl Marker {
     /// Returns whether this process may load such a program.
     pub(crate) fn is_permitted() -> bool {
-        let load = || Program::load(&code(&Memory::new(MARK_BYTES, "mark")?), Hook::GroupSends, "mark_packets");
+        let load = || {
+            Program::load(
+                &code(&Memory::new(MARK_BYTES, "mark")?),
+                Hook::GroupSends,
+                "mark_packets",
+            )
+        };
         load().is_ok()
     }
 

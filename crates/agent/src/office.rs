@@ -148,7 +148,9 @@ impl Office {
         self.pass(now);
         words.check()?;
         let done = match words {
-            FromJob::Join { job, classes, leaf, .. } => self.join(seat, job, Obeys { classes, leaf }),
+            FromJob::Join { job, classes, leaf, .. } => {
+                self.join(seat, job, Obeys { classes, leaf })
+            }
             FromJob::Flow(announced) => self.add_flow(seat, &announced),
             FromJob::Report { flow, ready, sent, unrelated } => {
                 self.report(seat, flow, Counts { ready, sent, unrelated })
@@ -349,7 +351,7 @@ impl Office {
 
     /// Passes an order on to the processes that it is for.
     fn obey(&mut self, job: JobId, order: Order) {
-        self.leaves.iter_mut().for_each(|leaves| leaves.obey(job, order));
+        self.leaves.iter_mut().for_each(|leaves| leaves.obey(self.now, job, order));
         let within_us = |until: Time| micros(until.since(self.now));
         let words = match order {
             Order::Grant { flow, rate, volume, until } => {

@@ -73,9 +73,9 @@ fn queues(lab: &Lab, job: &str, collective: Collective, agents: &[AgentDaemon]) 
     let server = lab.server(0).run(start).expect("a host").expect("a server");
     std::thread::scope(|scope| {
         for rank in 0..HOSTS {
-            let pacing = agents.get(rank as usize).map_or(Pacing::Off, |agent| {
-                Pacing::Scheduled { agent: agent.socket().into() }
-            });
+            let pacing = agents
+                .get(rank as usize)
+                .map_or(Pacing::Off, |agent| Pacing::Scheduled { agent: agent.socket().into() });
             let builder = Session::builder(server.address().to_string(), job)
                 .rank(rank, HOSTS)
                 .share_memory(false)
@@ -100,13 +100,8 @@ fn queues(lab: &Lab, job: &str, collective: Collective, agents: &[AgentDaemon]) 
 #[test]
 fn packets_of_a_paced_session_and_results_have_the_class_of_their_job() {
     let rate = Rate::from_mbps(200);
-    let spec = Spec {
-        hosts: HOSTS,
-        rate,
-        servers: 1,
-        queues: Some(Queues::default()),
-        ..Spec::default()
-    };
+    let spec =
+        Spec { hosts: HOSTS, rate, servers: 1, queues: Some(Queues::default()), ..Spec::default() };
     let Some(lab) = build_or_skip(&spec) else { return };
     let folder = Folder::new("queues");
     let in_turn = |queues: &[u64; 8]| queues[1..7].iter().sum::<u64>();

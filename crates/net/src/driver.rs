@@ -270,9 +270,9 @@ impl<M: Reports> Driver<M> {
         }
         let now = self.clock.now();
         let mut until_due = duration(self.machine.poll_timeout().since(now));
-        if let Some(pacer) = self.pacer.as_ref().filter(|pacer| {
-            !pacer.0.is_open() && self.machine.has_backlog()
-        }) {
+        if let Some(pacer) =
+            self.pacer.as_ref().filter(|pacer| !pacer.0.is_open() && self.machine.has_backlog())
+        {
             until_due = until_due.min(duration(pacer.0.next_send(now).since(now)));
         }
         let at_most = until_due.min(at_most);

@@ -150,7 +150,12 @@ impl PacedSession {
 
     // spec: C-17
     /// Notes that a sum of this number of values was handed over, of `bytes` bytes in all.
-    pub(crate) fn ready(&self, collective: Collective, values: u64, bytes: u64) -> Option<PacedSum> {
+    pub(crate) fn ready(
+        &self,
+        collective: Collective,
+        values: u64,
+        bytes: u64,
+    ) -> Option<PacedSum> {
         let hosts = self.hosts.get()?.as_ref()?;
         self.shared.ready(&hosts.sum(collective, values, bytes));
         Some(PacedSum(Arc::clone(&self.shared)))

@@ -66,7 +66,8 @@ fn flow() -> FromJob {
 /// A job that has 20 MB to send, and what it hears.
 fn job(socket: &Path) -> (AgentLink, mpsc::Receiver<Option<ToJob>>) {
     let (words, heard) = mpsc::channel();
-    let link = AgentLink::join(socket, "vgg", Obeys::default(), move |said| drop(words.send(said))).unwrap();
+    let link = AgentLink::join(socket, "vgg", Obeys::default(), move |said| drop(words.send(said)))
+        .unwrap();
     link.say(&flow()).unwrap();
     link.say(&FromJob::report(0, 20_000_000, 0)).unwrap();
     (link, heard)
@@ -183,7 +184,8 @@ fn rates_of_flows_without_anything_to_send_are_renewed() {
     let _agent = agent(&scratch.0, Vec::new());
     let (words, received) = mpsc::channel();
     let link =
-        AgentLink::join(&scratch.0, "vgg", Obeys::default(), move |line| drop(words.send(line))).unwrap();
+        AgentLink::join(&scratch.0, "vgg", Obeys::default(), move |line| drop(words.send(line)))
+            .unwrap();
     link.say(&flow()).unwrap();
     std::thread::sleep(thalweg_control::local::SILENT_AFTER);
     let renewed = received.try_iter().filter(|words| matches!(words, Some(ToJob::Rate { .. })));

@@ -64,11 +64,14 @@ impl Leaves {
 
     // spec: C-16
     /// Takes in an order to a job.
-    pub(super) fn obey(&mut self, id: JobId, order: Order) {
+    pub(super) fn obey(&mut self, now: Time, id: JobId, order: Order) {
         let Some(leaf) = self.jobs.get_mut(&id) else { return };
         match order {
-            Order::Grant { flow, rate, until, .. } => {
-                let bps = rate.map_or(0, Rate::as_bps);
+            // What is planned, spread over what is left of the slot: the rate of an order is all that is free.
+            Order::Grant { flow, volume, until, .. } => {
+                let left_us = (until.since(now).as_ps() / 1_000_000).max(1);
+                let bps = u128::from(volume.as_u64()) * 8_000_000 / u128::from(left_us);
+                let bps = u64::try_from(bps).unwrap_or(u64::MAX);
                 let _ = leaf.granted.insert(flow, (bps, until));
             }
             Order::Idle { flow } => {
@@ -131,15 +134,16 @@ mod tests {
         assert!(idle.iter().all(|leaf| (leaf.bps, leaf.is_busy) == (50_000_000, false)));
         assert_eq!(leaves.take_changed(at(0), LINE), None, "nothing has changed");
         let flow = FlowId { job: a, number: 3 };
-        let (rate, volume) = (Rate::from_bps(700_000_000), thalweg_core::Bytes::new(9));
-        leaves.obey(a, Order::Hold(true));
-        leaves.obey(a, Order::Class(2));
-        leaves.obey(a, Order::Grant { flow, rate, volume, until: at(60) });
-        leaves.obey(b, Order::Hold(true));
-        let [first, second] = leaves.take_changed(at(1), LINE).unwrap()[..] else { panic!() };
+        // 3.5 MB in 40 ms.
+        let (rate, volume) = (Some(LINE), thalweg_core::Bytes::new(3_500_000));
+        leaves.obey(at(20), a, Order::Hold(true));
+        leaves.obey(at(20), a, Order::Class(2));
+        leaves.obey(at(20), a, Order::Grant { flow, rate, volume, until: at(60) });
+        leaves.obey(at(20), b, Order::Hold(true));
+        let [first, second] = leaves.take_changed(at(20), LINE).unwrap()[..] else { panic!() };
         assert_eq!((first.bps, first.priority, first.is_busy), (700_000_000, 2, true));
         assert_eq!((second.bps, second.priority), (50_000_000, 7), "it is out of its turn");
-        leaves.obey(a, Order::Class(1));
+        leaves.obey(at(61), a, Order::Class(1));
         let later = leaves.take_changed(at(61), LINE).unwrap();
         assert_eq!((later[0].bps, later[0].priority), (50_000_000, 7), "the slot is over");
         leaves.remove(a);

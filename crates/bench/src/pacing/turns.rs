@@ -162,7 +162,8 @@ impl Stage<'_> {
     /// A connection of nobody's that always has something to send, on the link that both jobs use.
     fn other(&self) -> Result<(Program, Sink), Failure> {
         let sink = Sink::start(self.lab.host(1))?;
-        let program = Program::start(self.lab.host(0), &[], &sink, 1 << 40, self.arguments.details)?;
+        let program =
+            Program::start(self.lab.host(0), &[], &sink, 1 << 40, self.arguments.details)?;
         Ok((program, sink))
     }
 

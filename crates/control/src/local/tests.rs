@@ -53,8 +53,9 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    let join =
-        |version, job: &str| FromJob::Join { version, job: job.to_owned(), classes: false, leaf: false }.check();
+    let join = |version, job: &str| {
+        FromJob::Join { version, job: job.to_owned(), classes: false, leaf: false }.check()
+    };
     assert_eq!(join(1, "vgg"), Ok(()));
     assert!(join(2, "vgg").unwrap_err().contains("version 2"));
     for name in ["", "a\nb", &"x".repeat(129)] {

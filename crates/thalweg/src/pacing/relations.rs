@@ -96,7 +96,12 @@ impl Hosts {
     /// Bytes that a rank sends for a sum of this number of values, of `bytes` bytes in all: what goes to which host. They
     /// occupy as much of links.
     // spec: C-17
-    pub(super) fn sum(&self, collective: Collective, values: u64, bytes: u64) -> Vec<(Ipv4Addr, u64)> {
+    pub(super) fn sum(
+        &self,
+        collective: Collective,
+        values: u64,
+        bytes: u64,
+    ) -> Vec<(Ipv4Addr, u64)> {
         let hosts = self.leaders.len() as u64;
         let (Some(own), true) = (self.own(), hosts > 1) else { return Vec::new() };
         let in_floats = values.saturating_mul(VALUE_BYTES);

@@ -348,8 +348,10 @@ impl State {
             );
         }
         let enter = self.enter.take();
-        let enter = enter.map(|(bytes, within)| Order::Enter { bytes: bytes.as_u64(), until: now + within });
-        let orders = [self.class.take().map(Order::Class), self.hold.take().map(Order::Hold), enter];
+        let enter = enter
+            .map(|(bytes, within)| Order::Enter { bytes: bytes.as_u64(), until: now + within });
+        let orders =
+            [self.class.take().map(Order::Class), self.hold.take().map(Order::Hold), enter];
         orders.into_iter().flatten().for_each(|order| gate.obey(now, order));
     }
 
@@ -382,7 +384,8 @@ impl State {
     /// The class of all packets. `None` where the agent orders none.
     fn class(&self) -> Option<JobClass> {
         let gate = self.gate.as_ref().filter(|_| self.by_class)?;
-        let values = |job_classes, turn| Policy { job_classes }.dscp(Packets::Values { turn, layer: None });
+        let values =
+            |job_classes, turn| Policy { job_classes }.dscp(Packets::Values { turn, layer: None });
         if self.is_unpaced() {
             return Some(JobClass::InTurn(values(false, None)));
         }
@@ -687,7 +690,11 @@ mod tests {
         leave(&mut paced, at(13), 2, PACKET);
         assert_eq!(class(&mut paced, at(13)), (7, false));
         shared.grant(0, 60_000_000, None, None);
-        assert_eq!(class(&mut paced, at(14)), (7, false), "a flow with nothing planned adds nothing");
+        assert_eq!(
+            class(&mut paced, at(14)),
+            (7, false),
+            "a flow with nothing planned adds nothing"
+        );
         shared.hold(false);
         assert_eq!(class(&mut paced, at(15)), (2, true), "nothing is planned of the job");
         shared.release();
