@@ -92,6 +92,7 @@ impl Stage {
             version: VERSION,
             job: "witness".into(),
             classes: false,
+            leaf: false,
         });
         stage.witness_says(FromJob::Flow(Announced {
             flow: 0,
@@ -140,7 +141,7 @@ impl Stage {
                 let before = self.flows.insert((seat, flow), (0, 0));
                 assert!(before.is_none(), "a flow that is there already");
             }
-            FromJob::Report { flow, ready, sent } => {
+            FromJob::Report { flow, ready, sent, .. } => {
                 if let Some(counts) = self.flows.get_mut(&(seat, flow)) {
                     assert!(counts.1 <= sent && sent <= ready, "counts that went back");
                     *counts = (ready, sent);
@@ -164,7 +165,7 @@ impl Stage {
     fn work(&mut self) {
         let (ready, _) = self.witness;
         self.witness = (ready + WITNESS_BYTES, ready);
-        self.witness_says(FromJob::Report { flow: 0, ready: self.witness.0, sent: ready });
+        self.witness_says(FromJob::report(0, self.witness.0, ready));
         self.compare();
     }
 
@@ -226,10 +227,10 @@ impl Stage {
     /// left.
     fn fall_silent(&mut self) {
         let (ready, _) = self.witness;
-        self.witness_says(FromJob::Report { flow: 0, ready, sent: ready });
+        self.witness_says(FromJob::report(0, ready, ready));
         let flows: Vec<_> = self.flows.iter().map(|(&id, &counts)| (id, counts)).collect();
         for ((seat, flow), (ready, _)) in flows {
-            let words = FromJob::Report { flow, ready, sent: ready };
+            let words = FromJob::report(flow, ready, ready);
             if self.main.office.handle_job(self.now, seat, words).is_err() {
                 self.hang_up(seat);
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyDeprecationWarning, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use thalweg::{Numeric, Session, SessionConfig};
+use thalweg::{Numeric, Pacing, Session, SessionConfig};
 
 use crate::names;
 
@@ -60,6 +60,11 @@ fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         "link_rate_mbps" => config.link_rate_mbps = Some(value.extract()?),
         "numeric" => config.policy = config.policy.numeric(names::numeric(&text()?)?),
         "collective" => config.policy = config.policy.collective(names::collective(&text()?)?),
+        "agent" => {
+            let agent = value.extract::<Option<String>>()?;
+            config.pacing =
+                agent.map_or(Pacing::Off, |agent| Pacing::Scheduled { agent: agent.into() });
+        }
         "share_memory" => config.share_memory = value.extract()?,
         "stall_after_s" => config.stall_after = duration()?,
         "ports" => config.ports = Some(ports(&text()?)?),
@@ -92,6 +97,12 @@ pub(crate) fn read<'py>(
     settings.set_item("link_rate_mbps", config.link_rate_mbps)?;
     settings.set_item("numeric", numeric_name(config.policy.numeric))?;
     settings.set_item("collective", config.policy.collective.name())?;
+    let agent = match &config.pacing {
+        Pacing::Scheduled { agent } => Some(agent.display().to_string()),
+        _ => None,
+    };
+    settings.set_item("pacing", if agent.is_some() { "scheduled" } else { "off" })?;
+    settings.set_item("agent", agent)?;
     settings.set_item("share_memory", config.share_memory)?;
     settings.set_item("stall_after", config.stall_after.as_secs_f64())?;
     settings.set_item("failure_after", config.failure_after.as_secs_f64())?;

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import collections
 import datetime
+import json
 import pickle
 import shutil
 import socket
 import subprocess
+import threading
 import typing
 import urllib.request
 import warnings
@@ -52,7 +54,7 @@ def test_every_setting_has_an_option_a_field_and_a_line_of_the_manual():
 @pytest.mark.parametrize(
     "given, hint",
     [
-        ({"pacing": "agent"}, "pacing cannot be set"),
+        ({"pacing": "agent"}, "choose off or scheduled"),
         ({"paths": 4}, "paths cannot be set"),
         ({"sever": "a:1"}, "unknown setting sever"),
         ({"threads": 0}, "1 or more"),
@@ -146,8 +148,8 @@ def test_settings_without_effect_are_refused_from_every_source(tmp_path, monkeyp
     with pytest.raises(ValueError, match="thalweg.toml: paths cannot be set"):
         Settings.load()
     (tmp_path / "thalweg.toml").unlink()
-    monkeypatch.setenv("THALWEG_PACING", "agent")
-    with pytest.raises(ValueError, match="environment: pacing cannot be set"):
+    monkeypatch.setenv("THALWEG_PATHS", "4")
+    with pytest.raises(ValueError, match="environment: paths cannot be set"):
         Settings.load()
 
 
@@ -228,6 +230,66 @@ def test_every_setting_reaches_the_session(run, tmp_path):
     assert len(jobs) == 2 and all(str(job).startswith("resnet/") for job in jobs), jobs
     server.stop()
     switch.stop()
+
+
+def _agent(path: str, lines: list[dict[str, typing.Any]]) -> socket.socket:
+    """An agent that orders classes, and notes what it is told."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+
+    def serve(connection: socket.socket) -> None:
+        orders = [
+            {"say": "welcome", "version": 1, "slot_us": 60_000, "idle_bps": 1_000_000, "by_class": True},
+            {"say": "hold", "is_held": True},
+            {"say": "class", "class": 2},
+        ]
+        connection.sendall("".join(json.dumps(order) + "\n" for order in orders).encode())
+        lines.extend(json.loads(line) for line in connection.makefile())
+
+    def welcome() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=welcome, daemon=True).start()
+    return listener
+
+
+def _paced(rank: int, ranks: int, agent: str) -> dict[str, object]:
+    options = Options(pacing="scheduled", agent=agent, share_memory=False)
+    group = dist.new_group(backend="thalweg", pg_options=options)
+    for _ in range(3):
+        total = torch.full((1_000_000,), 1.0 + rank)
+        dist.all_reduce(total, group=group)
+        assert (total == 3).all()
+    return group.settings()
+
+
+# spec: C-16, C-18 sockets
+def test_a_group_asks_the_agent_of_its_host(run, tmp_path):
+    path, lines = str(tmp_path / "agent"), []
+    listener = _agent(path, lines)
+    found = run(2, _paced, path)
+    listener.close()
+    assert all((settings["pacing"], settings["agent"]) == ("scheduled", path) for settings in found)
+    joins = [line for line in lines if line["say"] == "join"]
+    assert len(joins) == 2 and len({line["job"] for line in joins}) == 1, "the ranks are one job"
+    assert all(line["classes"] for line in joins)
+    assert any(line["say"] == "flow" and line["to"] == "127.0.0.1" for line in lines), lines
+    assert any(line["say"] == "report" and line["sent"] > 1_000_000 for line in lines), lines
+
+
+def test_a_paced_group_without_an_agent_says_how_to_start_one(tmp_path):
+    from thalweg.torch import meeting
+
+    group = meeting.Rendezvous(dist.HashStore(), 0, 1, "alone", 20.0)
+    options = Options(pacing="scheduled", agent=str(tmp_path / "nobody"))
+    with pytest.raises(dist.DistBackendError, match="start one with `thalweg agent`"):
+        meeting.meet(group, Settings.load(options))
 
 
 # spec: F-04 sockets

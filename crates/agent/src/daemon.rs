@@ -17,13 +17,14 @@ use thalweg_control::pacing::{FromSwitch, SwitchLink, since_epoch};
 use thalweg_control::{Access, random};
 use thalweg_core::{NodeId, Rate, Rng, Time};
 use thalweg_pace::board::{AgentId, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Update, Verdict};
-use thalweg_pace::{Settings, Slot};
+use thalweg_pace::{Enforce, Settings, Slot};
 use tracing::{info, warn};
 
 use crate::clock::{ClockSet, Reading, SlotClock};
 use crate::error::AgentError;
 use crate::events::TARGET;
 use crate::guardian::{Guardian, Safeguards};
+use crate::interface::{self, Interface, Leaf};
 use crate::metrics;
 use crate::office::{Office, Output, Seat};
 use crate::originals;
@@ -114,10 +115,15 @@ impl AgentDaemon {
             switches.push(Switch { prefix, name, link, sequence: 0 });
         }
         originals::restore_left_over(&config.safeguards.state_dir);
+        interface::restore_at_start(&config.safeguards.state_dir);
         let guardian = Guardian::start(&config.safeguards)?;
         let pieces = ShortPieces::ask(&config.safeguards.state_dir);
+        let by_class = config.settings.enforce == Enforce::Class;
+        let wanted = by_class.then(|| (config.uplink, config.safeguards.state_dir.clone()));
         let clerk = Clerk {
             office,
+            interface: None,
+            wanted,
             clock,
             clocks,
             renewed_at: None,
@@ -183,6 +189,11 @@ impl Drop for AgentDaemon {
 /// The thread that decides.
 struct Clerk {
     office: Office,
+    /// The interface of the host, where its jobs have classes there.
+    interface: Option<Interface>,
+    /// Rate of the interface and folder of the file with what was there, until somebody needs classes. `None` where plans
+    /// are rates, and once it was tried.
+    wanted: Option<(Rate, PathBuf)>,
     clock: SlotClock,
     clocks: ReadClocks,
     /// Moment of the last renewal of rates, by the clock that nobody sets.
@@ -271,6 +282,9 @@ impl Clerk {
             FromJob::Join { job, .. } => Some(job.clone()),
             _ => None,
         };
+        if matches!(message, FromJob::Join { leaf: true, .. }) {
+            self.take_interface();
+        }
         match self.office.handle_job(now, from, message) {
             Ok(()) => joining.into_iter().for_each(|job| self.note_join(job)),
             Err(reason) => self.send_off(from, Some(reason)),
@@ -356,6 +370,7 @@ impl Clerk {
                 }
                 Output::Ask(slot, questions) => self.ask(slot, &questions),
                 Output::Tell(slot, plans) => self.tell(slot, &plans),
+                Output::Leaves(leaves) => self.order_leaves(&leaves),
                 Output::Note(record) => {
                     if let Some(job) = self.stats.jobs.get_mut(&record.job) {
                         // A job reports what it likes: a sum that is too large is no reason to end.
@@ -365,6 +380,36 @@ impl Clerk {
                     (self.on_record)(&record);
                 }
             }
+        }
+    }
+
+    /// Puts classes at the interface, when the first job needs them. Without the permission programs keep to rates.
+    // spec: C-16
+    fn take_interface(&mut self) {
+        let Some((uplink, state_dir)) = self.wanted.take() else { return };
+        let address = self.address;
+        match Interface::take(address, uplink, &state_dir) {
+            Ok(interface) => {
+                self.interface = Some(interface);
+                self.office.offer_leaves();
+            }
+            Err(error) => warn!(
+                target: TARGET, %address, event = "no_classes",
+                "the interface of the host gets no classes ({error}): programs under `thalweg agent run` keep to rates"
+            ),
+        }
+    }
+
+    // spec: C-16
+    fn order_leaves(&mut self, leaves: &[Leaf]) {
+        let ordered = self.interface.as_mut().map(|interface| interface.set(leaves));
+        if let Some(Err(error)) = ordered {
+            let address = self.address;
+            warn!(
+                target: TARGET, %address, event = "no_classes",
+                "the classes of jobs at the interface cannot be changed ({error}): they are taken away"
+            );
+            self.interface = None;
         }
     }
 

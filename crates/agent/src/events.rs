@@ -17,7 +17,9 @@
 //! | `unguarded` | warning | `job` | the guardian of a program may not lift its limits: they stay if the process hangs |
 //! | `guardian_lost` | warning | `job` | the guardian of a program ended; another one is started, or nothing is limited |
 //! | `unrecorded` | warning | `job` | limits of a program's own cannot be written down; where that was possible before, nothing is limited from now on |
-//! | `unrestored` | warning | | limits of programs whose processes were killed cannot be restored |
+//! | `unrestored` | warning | | limits of programs, or queues of an interface, whose processes were killed cannot be restored |
+//! | `no_classes` | warning | `address` | the interface of the host gets or keeps no classes: programs keep to rates |
+//! | `unmarked` | warning | `job` | packets of a program cannot be marked, and have no class |
 //! | `clock_set` | warning | `address`, `by_s` | the clock of the host was set: slots have other numbers from now on |
 //! | `long_segments` | warning | | a setting of the kernel cannot be changed, and low rates are kept badly |
 

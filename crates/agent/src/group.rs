@@ -61,6 +61,14 @@ impl Group {
         Group(members)
     }
 
+    /// The kernel's folder of the group, if it has one.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        match &self.0 {
+            Members::Listed { list, .. } => Some(list),
+            Members::Family(_) => None,
+        }
+    }
+
     /// The processes of the group.
     pub(super) fn members(&self) -> &Members {
         &self.0

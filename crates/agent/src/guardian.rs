@@ -24,7 +24,7 @@ use thalweg_control::local::{Lines, write_line};
 use crate::error::AgentError;
 use crate::foreign;
 use crate::group::{Group, Members};
-use crate::{originals, pieces, sys, written};
+use crate::{interface, originals, pieces, sys, written};
 
 /// A process that has given no sign of life for this long hangs.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
@@ -244,7 +244,8 @@ impl Undo for Watched {
             let of_setting = setting.as_ref().is_some_and(|setting| is_left(setting.restore()));
             // Those of other programs that live are left as well.
             let of_limits = is_left(originals::restore(state_dir));
-            if !of_setting && !of_limits {
+            let of_interface = is_left(interface::restore_left_over(state_dir));
+            if !of_setting && !of_limits && !of_interface {
                 return;
             }
             thread::sleep(Duration::from_millis(1));

@@ -9,7 +9,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use thalweg_control::local::{AgentLink, Announced, FromJob, SILENT_AFTER, ToJob};
+use thalweg_control::local::{AgentLink, Announced, FromJob, Obeys, SILENT_AFTER, ToJob};
 use thalweg_control::pacing::since_epoch;
 use thalweg_core::Rate;
 use tracing::{info, warn};
@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use super::group::{Group, Members};
 use super::guardian::{Guardian, Safeguards};
 use super::limits::Limit;
+use super::mark::Marker;
 use super::originals::{self, Originals};
 use super::pieces::ShortPieces;
 use super::record::Record;
@@ -73,6 +74,8 @@ pub struct Leash {
     sockets: Sockets,
     flows: BTreeMap<Ipv4Addr, Flow>,
     agent: Option<Agent>,
+    /// Marks packets of the program. `None` without a control group or the permission.
+    marker: Option<Marker>,
     idle_bps: u64,
     started: Instant,
     slot: Followed,
@@ -117,8 +120,9 @@ struct Agent {
 impl Leash {
     /// Starts the program.
     pub fn start(config: LeashConfig) -> Result<Leash, AgentError> {
-        let agent = match &config.orders {
-            Orders::Agent(socket) => Some(join(socket, &config.job)?),
+        let can_mark = Marker::is_permitted();
+        let mut agent = match &config.orders {
+            Orders::Agent(socket) => Some(join(socket, &config.job, can_mark)?),
             Orders::Rates { rates, .. } if rates.is_empty() => {
                 return Err(AgentError::Config("no rates: give at least one".into()));
             }
@@ -135,6 +139,13 @@ impl Leash {
                 "no control group ({reason}): processes are found by their parents"
             );
         }
+        let marker = group.folder().filter(|_| can_mark && agent.is_some());
+        let marker = marker.and_then(|folder| Marker::attach(folder).ok());
+        if let (Orders::Agent(socket), true, None) = (&config.orders, can_mark, &marker) {
+            // Without marks it keeps to rates.
+            drop(agent.take());
+            agent = Some(join(socket, &config.job, false)?);
+        }
         if let Some(guardian) = &guardian {
             let watched = guardian.watch(group.members());
             watched.map_err(AgentError::system("the guardian of the host has ended"))?;
@@ -149,6 +160,7 @@ impl Leash {
             sockets: Sockets::new(group, written),
             flows: BTreeMap::new(),
             agent,
+            marker,
             idle_bps: BEFORE_WELCOME_BPS,
             started: clock(),
             slot: Followed::default(),
@@ -398,7 +410,20 @@ impl Leash {
             Some(ToJob::Refused { reason }) => self.lose_agent(&reason),
             // Connections of a program have no classes.
             Some(ToJob::Class { .. } | ToJob::Hold { .. } | ToJob::Enter { .. }) => {}
+            Some(ToJob::Leaf { mark }) => self.mark(mark),
             None => self.lose_agent("it has hung up"),
+        }
+    }
+
+    // spec: C-16
+    /// Marks packets of the program for its leaf at the interface of the host; 0 for none.
+    fn mark(&mut self, mark: u32) {
+        let marked = self.marker.as_ref().map(|marker| marker.set(mark));
+        if let Some(Err(error)) = marked {
+            warn!(
+                target: TARGET, event = "unmarked", job = self.config.job,
+                "packets of the program cannot be marked ({error}): they have no class"
+            );
         }
     }
 
@@ -411,6 +436,7 @@ impl Leash {
             target: TARGET, event = "unpaced", job = self.config.job,
             "the agent is lost: {reason}; the program goes on unpaced"
         );
+        self.mark(0);
         self.idle_bps = u64::MAX;
         self.flows.values_mut().for_each(|flow| flow.limit = Limit::new(u64::MAX));
     }
@@ -435,7 +461,7 @@ impl Agent {
         if flow.reported.is_some_and(|before| (before.ready, before.sent) == (ready, sent)) {
             return Ok(true);
         }
-        let has_room = self.link.say(&FromJob::Report { flow: flow.number, ready, sent })?;
+        let has_room = self.link.say(&FromJob::report(flow.number, ready, sent))?;
         if has_room {
             flow.reported = Some(flow.total);
         }
@@ -462,9 +488,10 @@ fn begin_originals(state_dir: &Path, job: &str, members: &Members) -> Option<Ori
     begun.ok()
 }
 
-fn join(socket: &Path, job: &str) -> Result<Agent, AgentError> {
+fn join(socket: &Path, job: &str, leaf: bool) -> Result<Agent, AgentError> {
     let (sender, words) = channel();
-    let link = AgentLink::join(socket, job, false, move |words| drop(sender.send(words)));
+    let obeys = Obeys { classes: false, leaf };
+    let link = AgentLink::join(socket, job, obeys, move |words| drop(sender.send(words)));
     let link = link.map_err(|error| {
         let socket = socket.display();
         AgentError::Config(format!("no agent at {socket}: {error}; start one with `thalweg agent`"))

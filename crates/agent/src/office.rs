@@ -7,18 +7,24 @@
 //! [`Office::handle_timeout`] when [`Office::poll_timeout`] has come. A job whose words are refused is sent off
 //! with [`Office::forget`].
 
+mod leaves;
+mod shared;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
-use thalweg_control::local::{Announced, Dependence, FromJob, ToJob, VERSION};
+use thalweg_control::local::{self, Announced, Dependence, FromJob, Obeys, ToJob, VERSION};
 use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Span, Time};
-use thalweg_pace::agent::{self, Agent, Demand, Order, SlotRecord};
+use thalweg_pace::agent::{self, Agent, Demand, Order, ReportError, SlotRecord};
 use thalweg_pace::board::{Answer, Plan, Question, Verdict};
-use thalweg_pace::host::{FlowSpec, HostError};
+use thalweg_pace::host::{FlowSpec, HostError, Unrelated};
 use thalweg_pace::{Enforce, FlowId, Relation, Settings, Slot};
 
 use super::record::Record;
 use super::stats::JobStats;
+use crate::interface::Leaf;
+use leaves::{Leaves, soft_limit};
+use shared::{Counts, SharedFlow};
 
 /// Most flows of a host.
 const FLOWS_MAX: usize = 1_024;
@@ -41,6 +47,8 @@ pub enum Output {
     Tell(Slot, Vec<Plan>),
     /// Write down what became of a slot.
     Note(Record),
+    /// Change the leaves of jobs at the interface.
+    Leaves(Vec<Leaf>),
 }
 
 /// The agent of a host, for processes of jobs and switches that have names. Slots of its host begin at zero; those of the
@@ -51,9 +59,12 @@ pub struct Office {
     base: Slot,
     idle: Rate,
     jobs: BTreeMap<Seat, Job>,
-    flows: BTreeMap<FlowId, (Seat, u32)>,
+    flows: BTreeMap<FlowId, SharedFlow>,
     now: Time,
     outputs: VecDeque<Output>,
+    uplink: Rate,
+    /// `None` where the interface has no classes.
+    leaves: Option<Leaves>,
 }
 
 /// A process of a job.
@@ -62,6 +73,8 @@ struct Job {
     id: JobId,
     /// True if it can give its packets classes. Otherwise it keeps to rates whatever the others do.
     has_classes: bool,
+    /// True if its packets have a leaf at the interface.
+    has_leaf: bool,
     flows: BTreeMap<u32, FlowId>,
 }
 
@@ -85,7 +98,15 @@ impl Office {
             flows: BTreeMap::new(),
             now: Time::ZERO,
             outputs: VecDeque::new(),
+            uplink,
+            leaves: None,
         })
+    }
+
+    // spec: C-16
+    /// Jobs whose processes can be marked have leaves from now on: the interface has classes.
+    pub fn offer_leaves(&mut self) {
+        self.leaves = Some(Leaves::default());
     }
 
     /// What to do next, to be drained after every input.
@@ -127,9 +148,13 @@ impl Office {
         self.pass(now);
         words.check()?;
         let done = match words {
-            FromJob::Join { job, classes, .. } => self.join(seat, job, classes),
+            FromJob::Join { job, classes, leaf, .. } => {
+                self.join(seat, job, Obeys { classes, leaf })
+            }
             FromJob::Flow(announced) => self.add_flow(seat, &announced),
-            FromJob::Report { flow, ready, sent } => self.report(seat, flow, (ready, sent)),
+            FromJob::Report { flow, ready, sent, unrelated } => {
+                self.report(seat, flow, Counts { ready, sent, unrelated })
+            }
             FromJob::Close { flow } => self.close(seat, flow),
         };
         self.carry_out();
@@ -141,11 +166,11 @@ impl Office {
         self.pass(now);
         let Some(job) = self.jobs.remove(&seat) else { return };
         for flow in job.flows.values() {
-            self.agent.remove_flow(*flow);
-            self.flows.remove(flow);
+            self.leave_flow(seat, *flow);
         }
         if !self.jobs.values().any(|other| other.id == job.id) {
             self.agent.remove_job(job.id);
+            self.leaves.iter_mut().for_each(|leaves| leaves.remove(job.id));
         }
         self.carry_out();
     }
@@ -189,18 +214,25 @@ impl Office {
         jobs
     }
 
-    fn join(&mut self, seat: Seat, name: String, has_classes: bool) -> Result<(), String> {
+    fn join(&mut self, seat: Seat, name: String, obeys: Obeys) -> Result<(), String> {
         if self.jobs.contains_key(&seat) {
             return Err("the job has joined already".into());
         }
         let id = job_id(&name);
         self.agent.add_job(id, Bytes::ZERO);
-        let by_class = has_classes && self.agent.settings().enforce == Enforce::Class;
-        self.jobs.insert(seat, Job { name, id, has_classes: by_class, flows: BTreeMap::new() });
+        let by_class = obeys.classes && self.agent.settings().enforce == Enforce::Class;
+        let leaf = self.leaves.as_mut().filter(|_| obeys.leaf && !by_class);
+        let leaf = leaf.and_then(|leaves| leaves.add(id));
+        let (has_leaf, flows) = (leaf.is_some(), BTreeMap::new());
+        self.jobs.insert(seat, Job { name, id, has_classes: by_class, has_leaf, flows });
         let slot_us = micros(self.agent.settings().slot);
-        let idle_bps = self.idle.as_bps();
+        let idle_bps = if has_leaf { u64::MAX } else { self.idle.as_bps() };
         let welcome = ToJob::Welcome { version: VERSION, slot_us, idle_bps, by_class };
         self.outputs.push_back(Output::Say(seat, welcome));
+        if let Some(number) = leaf {
+            let mark = Leaf::mark(number);
+            self.outputs.push_back(Output::Say(seat, ToJob::Leaf { mark }));
+        }
         // A process that comes later has to learn the class of its job. Other jobs receive nothing.
         self.agent.renew_job(id);
         Ok(())
@@ -216,11 +248,14 @@ impl Office {
             return Err(format!("{FLOWS_MAX} flows are on this host already"));
         }
         let id = FlowId { job: job.id, number: flow_number(self.address, to) };
-        if self.flows.contains_key(&id) {
-            let name = &job.name;
-            return Err(format!(
-                "{name:?} sends to {to} already: give each process a name of its own"
-            ));
+        // spec: C-18
+        if let Some(shared) = self.flows.get_mut(&id) {
+            if !shared.add(seat, number) {
+                return Err(format!("the process sends to {to} already: close that flow first"));
+            }
+            job.flows.insert(number, id);
+            self.obey(id.job, Order::Idle { flow: id });
+            return Ok(());
         }
         let of = |&(from, to): &(Ipv4Addr, Ipv4Addr)| FlowId {
             job: job.id,
@@ -241,7 +276,7 @@ impl Office {
             return Ok(());
         }
         job.flows.insert(number, id);
-        self.flows.insert(id, (seat, number));
+        self.flows.entry(id).or_default().add(seat, number);
         self.obey(id.job, Order::Idle { flow: id });
         Ok(())
     }
@@ -249,17 +284,34 @@ impl Office {
     fn close(&mut self, seat: Seat, number: u32) -> Result<(), String> {
         let job = self.jobs.get_mut(&seat).ok_or("join first")?;
         let flow = job.flows.remove(&number).ok_or_else(|| format!("there is no flow {number}"))?;
-        self.flows.remove(&flow);
-        self.agent.remove_flow(flow);
+        self.leave_flow(seat, flow);
         Ok(())
     }
 
+    /// A process has no part in a flow any more. A flow without processes is over.
+    fn leave_flow(&mut self, seat: Seat, id: FlowId) {
+        let Some(shared) = self.flows.get_mut(&id) else { return };
+        if shared.remove(seat) {
+            let Counts { ready, sent, .. } = shared.total();
+            // They are as they were, without what it had left to send.
+            let _ = self.agent.report(id, (ready, sent));
+        } else {
+            self.flows.remove(&id);
+            self.agent.remove_flow(id);
+        }
+    }
+
     // spec: C-08
-    fn report(&mut self, seat: Seat, number: u32, counts: (u64, u64)) -> Result<(), String> {
+    fn report(&mut self, seat: Seat, number: u32, counts: Counts) -> Result<(), String> {
         let job = self.jobs.get(&seat).ok_or("join first")?;
         // One that stays on this host was not kept.
         let Some(&flow) = job.flows.get(&number) else { return Ok(()) };
-        self.agent.report(flow, counts).map_err(|error| format!("flow {number}: {error}"))
+        let wrong = |error: ReportError| format!("flow {number}: {error}");
+        let Some(shared) = self.flows.get_mut(&flow) else { return Ok(()) };
+        let all = shared.report(seat, counts).ok_or(wrong(ReportError::WentBack))?;
+        let local::Unrelated { ready, sent } = all.unrelated;
+        self.agent.set_unrelated(flow, Unrelated { ready, sent });
+        self.agent.report(flow, (all.ready, all.sent)).map_err(wrong)
     }
 
     /// Lets time pass.
@@ -292,10 +344,14 @@ impl Office {
         if !plans.is_empty() {
             self.outputs.push_back(Output::Tell(slot, plans));
         }
+        let leaves = self.leaves.as_mut();
+        let changed = leaves.and_then(|leaves| leaves.take_changed(self.now, self.uplink));
+        self.outputs.extend(changed.map(Output::Leaves));
     }
 
     /// Passes an order on to the processes that it is for.
     fn obey(&mut self, job: JobId, order: Order) {
+        self.leaves.iter_mut().for_each(|leaves| leaves.obey(self.now, job, order));
         let within_us = |until: Time| micros(until.since(self.now));
         let words = match order {
             Order::Grant { flow, rate, volume, until } => {
@@ -313,15 +369,36 @@ impl Office {
         self.outputs.extend(able.map(|(place, _)| Output::Say(*place, words.clone())));
     }
 
-    fn say_rate(&mut self, flow: FlowId, bps: u64, bytes: Option<u64>, within_us: Option<u64>) {
-        let Some(&(seat, flow)) = self.flows.get(&flow) else { return };
-        self.outputs.push_back(Output::Say(seat, ToJob::Rate { flow, bps, bytes, within_us }));
+    fn say_rate(&mut self, id: FlowId, bps: u64, bytes: Option<u64>, within_us: Option<u64>) {
+        let Some(shared) = self.flows.get(&id) else { return };
+        let has_leaf = |seat: Seat| self.jobs.get(&seat).is_some_and(|job| job.has_leaf);
+        // Each may send at the rate of those with nothing planned; what is planned is divided.
+        if bytes.is_none() {
+            for member in shared.members() {
+                let bps = if has_leaf(member.seat) { u64::MAX } else { bps };
+                let words = ToJob::Rate { flow: member.number, bps, bytes, within_us };
+                self.outputs.push_back(Output::Say(member.seat, words));
+            }
+            return;
+        }
+        let rates = shared.divide(bps).zip(shared.divide(bytes.unwrap_or(0)));
+        for ((member, bps), (_, bytes)) in rates {
+            let words = if has_leaf(member.seat) {
+                let plan = Rate::from_bps(bps.max(1)).unwrap_or(self.uplink);
+                let limit = soft_limit(plan, self.uplink, self.agent.load_of_others(id));
+                let bps = limit.map_or(u64::MAX, Rate::as_bps);
+                ToJob::Rate { flow: member.number, bps, bytes: None, within_us }
+            } else {
+                ToJob::Rate { flow: member.number, bps, bytes: Some(bytes), within_us }
+            };
+            self.outputs.push_back(Output::Say(member.seat, words));
+        }
     }
 
     fn note(&mut self, record: SlotRecord) {
         let SlotRecord { slot, flow, granted, asked, carried } = record;
-        let name =
-            self.flows.get(&flow).and_then(|(seat, _)| Some(self.jobs.get(seat)?.name.clone()));
+        let first = self.flows.get(&flow).and_then(SharedFlow::first);
+        let name = first.and_then(|seat| Some(self.jobs.get(&seat)?.name.clone()));
         let (Some(job), Some((to, _))) = (name, self.agent.route(flow)) else { return };
         self.outputs.push_back(Output::Note(Record {
             slot: slot.0,

@@ -9,7 +9,8 @@ use thalweg_core::{
 };
 use thalweg_transport::control::PacketInfos;
 use thalweg_transport::{
-    CheckedControl, CongestionControl, ControlStart, Controller, RtoLimits, RttEstimator,
+    CheckedControl, CongestionControl, ControlStart, Controller, JobClass, PACKETS_OUT_OF_TURN,
+    RtoLimits, RttEstimator,
 };
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
@@ -79,7 +80,7 @@ pub enum Event {
 struct Work {
     config: Config,
     /// Class of packets with values, in place of that of their layers.
-    class: Option<Dscp>,
+    class: Option<JobClass>,
     control: CheckedControl,
     key: Option<Key>,
     operations: Operations,
@@ -176,10 +177,17 @@ impl Worker {
         })
     }
 
-    /// Has all packets with values travel in a class from now on, whatever their layers.
+    /// Has all packets with values travel in a class from now on, whatever their layers. Where that is more urgent than the
+    /// class before, they overtake what is in flight, which is not lost: only time shows whether it is. Out of turn little
+    /// is in flight, it may wait for long, and its round trips say nothing.
     // spec: C-16
-    pub fn set_class(&mut self, class: Dscp) {
-        self.work.class = Some(class);
+    pub fn set_class(&mut self, class: JobClass) {
+        let before = self.work.class.replace(class);
+        let urgency = |class: JobClass| class.dscp().priority();
+        let rises = before.is_some_and(|before| urgency(class) < urgency(before));
+        if let Some(epoch) = self.epoch.as_mut().filter(|_| rises) {
+            epoch.flight.forget_order();
+        }
     }
 
     /// Seals with this key from now on, and takes in only what was sealed with it. A key belongs to an
@@ -288,7 +296,7 @@ impl Worker {
 
     /// How much may be on the way; 0 before the first set-up.
     pub fn window_bytes(&self) -> u64 {
-        self.epoch.as_ref().map_or(0, |epoch| epoch.control.window().as_u64())
+        self.epoch.as_ref().map_or(0, |epoch| epoch.window_bytes(&self.work))
     }
 
     /// Steps of fixed point to 1 with which fragments are sent now. `None` before the first set-up, and where
@@ -379,7 +387,7 @@ impl Work {
     fn dscp(&self, at: Located) -> Dscp {
         let tag = self.config.tag.dscp;
         if let Some(class) = self.class {
-            return class;
+            return class.dscp();
         }
         match self.operations.layer(at) {
             Some((layer, layers)) => {
@@ -387,6 +395,14 @@ impl Work {
                 Dscp::of_priority(priority).in_class(tag.class())
             }
             None => tag,
+        }
+    }
+
+    /// Least wait for an answer while it is not the turn of the job.
+    fn patience(&self) -> Option<Span> {
+        match self.class {
+            Some(JobClass::OutOfTurn { patience, .. }) => Some(patience),
+            _ => None,
         }
     }
 
@@ -434,7 +450,18 @@ impl Epoch {
     /// How long a fragment may be unanswered.
     fn timeout(&self, work: &Work) -> Span {
         let expected = self.rtt.expected().unwrap_or(Span::ZERO);
-        self.rtt.timeout(rto_limits(&work.config)).max(expected)
+        let timeout = self.rtt.timeout(rto_limits(&work.config)).max(expected);
+        work.patience().map_or(timeout, |patience| timeout.max(patience))
+    }
+
+    /// Bytes that may be in flight.
+    // spec: C-16
+    #[inline]
+    fn window_bytes(&self, work: &Work) -> u64 {
+        let window = self.control.window().as_u64();
+        let packet_bytes = u64::from(self.setup.parameters.packet_bytes());
+        let most = || packet_bytes * u64::from(PACKETS_OUT_OF_TURN);
+        work.patience().map_or(window, |_| window.min(most()))
     }
 
     fn next_timeout(&self, work: &Work) -> Time {

@@ -12,7 +12,7 @@ mod switch;
 mod tools;
 
 pub use allreduce::{RankArguments, rank};
-pub use pacing::{StreamArguments, stream};
+pub use pacing::{StreamArguments, TrainArguments, stream, train};
 
 use clap::{Args, Subcommand};
 use thalweg_console::Failure;

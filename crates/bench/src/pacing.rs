@@ -7,8 +7,11 @@ mod others;
 mod rates;
 mod sink;
 mod stream;
+mod train;
+mod turns;
 
 pub use self::stream::{StreamArguments, stream};
+pub use self::train::{TrainArguments, train};
 use thalweg_console::{Failure, files};
 
 use clap::{Args, ValueEnum};
@@ -38,6 +41,18 @@ pub struct PacingArguments {
     /// Milliseconds that each job computes in an iteration
     #[arg(long, default_value_t = 200)]
     compute_ms: u64,
+    /// Pairs of runs of `turns` for each share
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pairs: u32,
+    /// Shares of an iteration that the jobs of `turns` communicate for, alone on the link
+    #[arg(long, value_delimiter = ',', default_value = "0.3,0.45,0.6", value_parser = share)]
+    shares: Vec<f64>,
+    /// Jobs of `turns`; both kinds without it
+    #[arg(long)]
+    jobs_of: Option<JobsOf>,
+    /// With `turns`: runs beside a TCP connection that nobody paces as well
+    #[arg(long)]
+    beside: bool,
     /// What a program says goes to standard error
     #[arg(long)]
     details: bool,
@@ -54,20 +69,45 @@ enum Experiment {
     Jobs,
     /// A paced job beside a TCP connection that nobody paces
     Others,
+    /// Two jobs on the same hosts, without agents and with agents that order classes; only where it is asked for
+    Turns,
+}
+
+/// Programs that the jobs of `turns` are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum JobsOf {
+    /// Sessions that sum in a ring
+    Sessions,
+    /// TCP programs under `thalweg agent run`
+    Tcp,
+}
+
+impl JobsOf {
+    fn is_tcp(self) -> bool {
+        self == JobsOf::Tcp
+    }
+}
+
+/// Parses a share.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.05..=0.95).contains(share));
+    share.ok_or_else(|| format!("{text} is no share from 0.05 to 0.95"))
 }
 
 pub(super) fn pacing(arguments: &PacingArguments) -> Result<(), Failure> {
-    let all = [Experiment::Rates, Experiment::Flows, Experiment::Jobs, Experiment::Others];
+    // Turns take minutes.
+    let all = match arguments.only {
+        None => vec![Experiment::Rates, Experiment::Flows, Experiment::Jobs, Experiment::Others],
+        Some(only) => vec![only],
+    };
     let mut document = serde_json::Map::new();
     for experiment in all {
-        if arguments.only.is_some_and(|only| only != experiment) {
-            continue;
-        }
         let (name, found) = match experiment {
             Experiment::Rates => ("rates", rates::run(arguments)?),
             Experiment::Flows => ("flows", flows::run(arguments)?),
             Experiment::Jobs => ("jobs", jobs::run(arguments)?),
             Experiment::Others => ("others", others::run(arguments)?),
+            Experiment::Turns => ("turns", turns::run(arguments)?),
         };
         if !arguments.json {
             files::print(&format!("{name}:\n{}", table(&found)))?;

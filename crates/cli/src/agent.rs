@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use thalweg::AGENT_SOCKET;
 use thalweg_agent::{
     AgentConfig, AgentDaemon, AgentError, Leash, LeashConfig, Orders, Record, Safeguards,
 };
@@ -20,8 +21,6 @@ use thalweg_pace::{Covers, Enforce, Settings};
 
 use crate::daemon;
 
-/// Where an agent is found if nobody says otherwise.
-const SOCKET: &str = "/run/thalweg-agent.sock";
 /// Folder of the files that keep original values of settings of the kernel.
 const STATE_DIR: &str = "/run/thalweg";
 /// How often the agent asks itself whether it should end.
@@ -58,9 +57,9 @@ struct DaemonArguments {
     #[arg(long)]
     rate: Rate,
     /// Where jobs find the agent
-    #[arg(long, default_value = SOCKET, value_name = "FILE")]
+    #[arg(long, default_value = AGENT_SOCKET, value_name = "FILE")]
     socket: PathBuf,
-    /// Effect of plans on jobs that can give their packets classes: rates, or the order of packets
+    /// Effect of plans: rates, or the order of packets of sessions, and of programs at the interface of the host
     #[arg(long, default_value = "rate", value_name = "RULE")]
     enforce: EnforceWord,
     /// Bytes to plan of jobs that report exactly: those that are ready, or all of an iteration
@@ -142,7 +141,7 @@ struct RunArguments {
     #[arg(long)]
     job: Option<String>,
     /// Where the agent is
-    #[arg(long, default_value = SOCKET, value_name = "FILE", conflicts_with = "rates")]
+    #[arg(long, default_value = AGENT_SOCKET, value_name = "FILE", conflicts_with = "rates")]
     socket: PathBuf,
     /// What it sends to each host in an iteration, such as 100MB [default: what it sent before]
     #[arg(long)]
@@ -176,6 +175,8 @@ Examples:
       and on the links of the rack
   sudo thalweg agent --address 10.0.3.7 --rate 10gbit --metrics 10.0.3.7:9464
       its counters for Prometheus
+  sudo thalweg agent --address 10.0.3.7 --rate 10gbit --enforce class
+      packets are ordered, and nothing waits; programs get a class at the interface
   sudo thalweg agent run --job vgg -- python3 train.py
       a program that obeys
   sudo thalweg agent run --rates 100mbit,900mbit -- iperf3 -c 10.0.3.8

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-use thalweg_bench::{BenchCommand, RankArguments, StreamArguments};
+use thalweg_bench::{BenchCommand, RankArguments, StreamArguments, TrainArguments};
 use thalweg_console::{files, log};
 use thalweg_demo::{DaemonCommand, DemoArguments};
 use thalweg_doctor::DoctorArguments;
@@ -133,6 +133,9 @@ enum Command {
     /// One program of a benchmark
     #[command(hide = true)]
     BenchStream(StreamArguments),
+    /// One rank of a benchmark of pacing
+    #[command(hide = true)]
+    BenchTrain(TrainArguments),
 }
 
 fn main() -> ExitCode {
@@ -164,6 +167,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::top(&arguments),
         Command::Bench(command) => thalweg_bench::bench(&command),
         Command::BenchStream(arguments) => thalweg_bench::stream(&arguments),
+        Command::BenchTrain(arguments) => thalweg_bench::train(&arguments),
         Command::BenchRank(arguments) => thalweg_bench::rank(&arguments),
     };
     let exit_code = match result {

@@ -47,6 +47,9 @@ pub enum FromJob {
         /// True if it can give its packets classes. Who cannot keeps to rates.
         #[serde(default, skip_serializing_if = "is_false")]
         classes: bool,
+        /// True if the packets of its processes can be marked for a leaf at the interface of the host.
+        #[serde(default, skip_serializing_if = "is_false")]
+        leaf: bool,
     },
     /// It sends to a host.
     Flow(Announced),
@@ -58,12 +61,31 @@ pub enum FromJob {
         ready: u64,
         /// Bytes that have left.
         sent: u64,
+        /// Of these, bytes that have nothing to do with the flows that it depends on.
+        #[serde(default, skip_serializing_if = "Unrelated::is_none")]
+        unrelated: Unrelated,
     },
     /// It does not send there any more.
     Close {
         /// The flow's number.
         flow: u32,
     },
+}
+
+/// Bytes of a flow that have nothing to do with the flows it depends on: those of other collectives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unrelated {
+    /// Bytes that were handed over.
+    pub ready: u64,
+    /// Bytes that have left.
+    pub sent: u64,
+}
+
+impl Unrelated {
+    fn is_none(&self) -> bool {
+        *self == Unrelated::default()
+    }
 }
 
 /// A flow of a job.
@@ -131,6 +153,12 @@ pub enum ToJob {
         /// True if the job is ordered classes: then rates and bytes hold nothing back.
         #[serde(default, skip_serializing_if = "is_false")]
         by_class: bool,
+    },
+    /// Packets of the job are to have this mark, by which the interface of the host knows them: the agent orders their
+    /// classes there, and rates are limits while others use the path.
+    Leaf {
+        /// The mark.
+        mark: u32,
     },
     /// The class of the job in its turn, from 1, the most urgent.
     Class {
@@ -223,6 +251,11 @@ pub fn write_line(mut sink: impl Write, words: &impl Serialize) -> io::Result<()
 }
 
 impl FromJob {
+    /// A report of a flow of whose bytes none are unrelated.
+    pub fn report(flow: u32, ready: u64, sent: u64) -> FromJob {
+        FromJob::Report { flow, ready, sent, unrelated: Unrelated::default() }
+    }
+
     /// Whether it could be meant.
     pub fn check(&self) -> Result<(), String> {
         match self {
@@ -248,9 +281,23 @@ impl FromJob {
             FromJob::Report { ready, sent, .. } if sent > ready => {
                 Err(format!("{sent} bytes have left and only {ready} were handed over"))
             }
+            FromJob::Report { unrelated: Unrelated { ready, sent }, .. }
+                if sent > ready || *ready > COUNT_MAX =>
+            {
+                Err(format!("{sent} unrelated bytes cannot have left of {ready}"))
+            }
             _ => Ok(()),
         }
     }
+}
+
+/// Orders that a job can obey beside rates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Obeys {
+    /// True if it can give its packets classes.
+    pub classes: bool,
+    /// True if the packets of its processes can be marked.
+    pub leaf: bool,
 }
 
 /// A job's connection to the agent. Hangs up when dropped.
@@ -262,16 +309,18 @@ pub struct AgentLink {
 
 impl AgentLink {
     /// Joins. What the agent says is handed to `hear` on a thread of the link; `None` when it hangs up.
-    /// `classes` is true if the job can give its packets classes.
+    /// The agent learns what the job can obey.
     pub fn join(
         socket: &Path,
         job: &str,
-        classes: bool,
+        obeys: Obeys,
         mut hear: impl FnMut(Option<ToJob>) + Send + 'static,
     ) -> io::Result<AgentLink> {
         let stream = UnixStream::connect(socket)?;
         let mut lines = Lines::new(stream.try_clone()?);
-        write_line(&stream, &FromJob::Join { version: VERSION, job: job.to_owned(), classes })?;
+        let Obeys { classes, leaf } = obeys;
+        let join = FromJob::Join { version: VERSION, job: job.to_owned(), classes, leaf };
+        write_line(&stream, &join)?;
         stream.set_write_timeout(Some(WRITE_WITHIN))?;
         let body = move || {
             while let Ok(Some(words)) = lines.next_line() {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use thalweg_console::Failure;
 use thalweg_core::Rate;
 use thalweg_net::{
-    Endpoint, EndpointConfig, descriptors, interface, link_rate_of, mtu_of, receive_queues_of,
+    Endpoint, EndpointConfig, descriptors, interface, interface_name, link_rate_of, mtu_of, receive_queues_of,
 };
 
 /// This host.
@@ -66,7 +66,7 @@ pub fn interface_of(address: IpAddr) -> Interface {
     let queues = receive_queues_of(address);
     Interface {
         address,
-        name: interface::name_of(address).unwrap_or_else(|| "?".into()),
+        name: interface_name(address).unwrap_or_else(|| "?".into()),
         mtu_bytes: mtu_of(address),
         rate_bps: link_rate_of(address).map(Rate::as_bps),
         receive_queues: queues.map(|queues| queues.queues),

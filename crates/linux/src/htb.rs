@@ -5,6 +5,7 @@
 
 use std::io;
 
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcHeader};
 
@@ -44,13 +45,29 @@ pub fn add(
     handle: u16,
     default: u16,
 ) -> io::Result<()> {
+    netlink.create(discipline(index, parent, handle, default))
+}
+
+fn discipline(index: u32, parent: TcHandle, handle: u16, default: u16) -> RouteNetlinkMessage {
     let handle = TcHandle { major: handle, minor: 0 };
     let header = TcHeader { handle, parent, ..TcHeader::default() };
     let words = [VERSION, 10, u32::from(default), 0, 0];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let mut message = traffic_control(header, index, "htb");
     message.attributes.push(TcAttribute::Options(vec![option(TCA_HTB_INIT, &bytes)]));
-    netlink.create(RouteNetlinkMessage::NewQueueDiscipline(message))
+    RouteNetlinkMessage::NewQueueDiscipline(message)
+}
+
+/// Makes the discipline in place of what is there.
+pub fn replace(
+    netlink: &mut Netlink,
+    index: u32,
+    parent: TcHandle,
+    handle: u16,
+    default: u16,
+) -> io::Result<()> {
+    let message = discipline(index, parent, handle, default);
+    netlink.change(message, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
 /// Makes a class below another or below the discipline itself, or changes it.
@@ -71,7 +88,7 @@ pub fn set_class(
         option(TCA_HTB_RATE64, &class.rate.to_ne_bytes()),
         option(TCA_HTB_CEIL64, &class.ceil.to_ne_bytes()),
     ]));
-    netlink.change(RouteNetlinkMessage::NewTrafficClass(message), netlink_packet_core::NLM_F_CREATE)
+    netlink.change(RouteNetlinkMessage::NewTrafficClass(message), NLM_F_CREATE)
 }
 
 impl Class {

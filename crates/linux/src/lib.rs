@@ -7,12 +7,15 @@
 //! Nothing here knows what the parts are used for.
 
 mod code;
+mod disciplines;
 pub mod htb;
 mod netlink;
 mod sys;
 mod traffic;
 
 pub use code::{Alu, Code, Helper, Jump, Label, Operand, Register, Size};
+pub use disciplines::Discipline;
 pub use netlink::Netlink;
+pub use netlink_packet_route::tc::TcHandle as Handle;
 pub use sys::{Attached, Hook, Memory, Program};
 pub use traffic::{add_clsact, add_filter, option, traffic_control};

@@ -33,8 +33,6 @@ const STOP_LATENCY: Duration = Duration::from_millis(10);
 /// How long to sleep when the system has no memory for a packet. To ask at once would take the
 /// processor from those who could free some.
 const NO_MEMORY_PAUSE: Duration = Duration::from_millis(1);
-/// With a pacer, how many packets leave together: a wake-up takes longer than a packet.
-const PACED_BURST_PACKETS: usize = 8;
 /// IP and UDP headers.
 const HEADERS_V4_BYTES: u32 = 28;
 const HEADERS_V6_BYTES: u32 = 48;
@@ -272,7 +270,9 @@ impl<M: Reports> Driver<M> {
         }
         let now = self.clock.now();
         let mut until_due = duration(self.machine.poll_timeout().since(now));
-        if let Some(pacer) = self.pacer.as_ref().filter(|_| self.machine.has_backlog()) {
+        if let Some(pacer) =
+            self.pacer.as_ref().filter(|pacer| !pacer.0.is_open() && self.machine.has_backlog())
+        {
             until_due = until_due.min(duration(pacer.0.next_send(now).since(now)));
         }
         let at_most = until_due.min(at_most);
@@ -435,7 +435,7 @@ impl<M: Reports> Driver<M> {
             let overhead_bytes = self.overhead_bytes;
             let pace = self.pacer.as_mut();
             let left_packets = pace.as_ref().map_or(usize::MAX, |pacer| {
-                if pacer.0.next_send(now) <= now { PACED_BURST_PACKETS } else { 0 }
+                if pacer.0.next_send(now) <= now { pacer.0.burst_packets() } else { 0 }
             });
             let mut lender = Lender {
                 source: self.config.node,

@@ -26,11 +26,6 @@ pub fn link_rate_of(address: IpAddr) -> Option<Rate> {
     rate_reported(&driver, sys::speed_of_interface(&name).ok()?)
 }
 
-/// Returns the name of the interface that has an address. `None` if no interface of this host has it.
-pub fn name_of(address: IpAddr) -> Option<String> {
-    interface_of(address).map(|name| name.to_string_lossy().into_owned())
-}
-
 /// Lists the addresses of this host with the names of their interfaces.
 pub fn addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let found = sys::addresses_of_interfaces()?.into_iter();
@@ -62,6 +57,11 @@ fn rate_reported(driver: &str, mbps: u32) -> Option<Rate> {
     const UNKNOWN: [u32; 3] = [0, u16::MAX as u32, u32::MAX];
     let is_known = !INVENTED.contains(&driver) && !UNKNOWN.contains(&mbps);
     is_known.then(|| Rate::from_mbps(mbps.into()))
+}
+
+/// Name of the interface that has an address.
+pub fn interface_name(address: IpAddr) -> Option<String> {
+    Some(interface_of(address)?.to_string_lossy().into_owned())
 }
 
 fn interface_of(address: IpAddr) -> Option<CString> {
@@ -98,9 +98,9 @@ mod tests {
     #[test]
     fn addresses_have_names() {
         let loopback: IpAddr = Ipv4Addr::LOCALHOST.into();
-        let name = name_of(loopback).unwrap();
+        let name = interface_name(loopback).unwrap();
         assert!(addresses().unwrap().contains(&(name, loopback)));
-        assert_eq!(name_of("192.0.2.1".parse().unwrap()), None);
+        assert_eq!(interface_name("192.0.2.1".parse().unwrap()), None);
     }
 
     // spec: F-04 machine

@@ -39,10 +39,10 @@ pub mod waker;
 
 pub use clock::SHARED_PHASE;
 pub use driver::{Driver, DriverConfig, DriverError, Turn, Wait};
-pub use interface::{ReceiveQueues, link_rate_of, mtu_of, receive_queues_of};
+pub use interface::{ReceiveQueues, interface_name, link_rate_of, mtu_of, receive_queues_of};
 pub use message::{Arrival, MESSAGES_PER_CALL, Message};
 pub use network::{Network, PORTS_PER_NODE, SHARD_PORTS, shard_of};
-pub use pacer::HostPacer;
+pub use pacer::{Departure, HostPacer, PACED_BURST_PACKETS};
 pub use peers::{MAX_NODES, PeerError, Peers, STRANGER};
 pub use reach::Reach;
 pub use socket::{

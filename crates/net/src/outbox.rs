@@ -5,7 +5,7 @@ use thalweg_core::{
 };
 
 use crate::memory::Memory;
-use crate::pacer::HostPacer;
+use crate::pacer::{Departure, HostPacer};
 use crate::peers::Peers;
 use crate::queue::{Area, Extent, SendQueue, Target};
 use crate::stats::Stats;
@@ -109,7 +109,10 @@ impl Lender<'_> {
         let pace = self.pace.as_mut().filter(|_| extent.bytes > HEADER_BYTES);
         if let Some(pace) = pace {
             let wire_bytes = extent.bytes as u64 + u64::from(pace.overhead_bytes);
-            pace.pacer.on_send(pace.now, meta.dst, Bytes::new(wire_bytes));
+            let wire_bytes = Bytes::new(wire_bytes);
+            let packet = &self.arena.memory[extent.start..];
+            let header = packet.first_chunk().expect("a packet that was lent has a header");
+            pace.pacer.on_send(pace.now, &Departure { to: meta.dst, header, wire_bytes });
         }
         enqueue(self.queue, self.peers, self.paths, self.stats, meta.dst, &meta, extent);
     }

@@ -21,7 +21,7 @@ use thiserror::Error;
 use crate::adjust::Relation;
 use crate::ahead::{Ahead, Slot, VOLUME_MAX};
 use crate::board::{Answer, Plan, Question};
-use crate::host::{Event, FlowSpec, Host, HostError, Usage};
+use crate::host::{Event, FlowSpec, Host, HostError, Unrelated, Usage};
 use crate::load::{FlowId, Refusal};
 use crate::path::{Feedback, Progress};
 use crate::rank::Rank;
@@ -299,6 +299,14 @@ impl Agent {
         }
     }
 
+    // spec: C-05, C-06
+    /// Takes in how much of a flow has nothing to do with the flows it depends on: bytes of other collectives. Called before
+    /// [`Agent::report`] counts them.
+    pub fn set_unrelated(&mut self, flow: FlowId, unrelated: Unrelated) {
+        // A flow that has gone meanwhile depends on nobody.
+        let _ = self.host.set_unrelated(flow, unrelated);
+    }
+
     // spec: C-08
     /// Takes in counters of a flow whose demand is observed: bytes that were handed over and that have left, in all.
     pub fn report(&mut self, flow: FlowId, counts: (u64, u64)) -> Result<(), ReportError> {
@@ -481,6 +489,16 @@ impl Agent {
             self.order(id, order);
             self.classify(false);
         }
+    }
+
+    // spec: C-16
+    /// Bytes that other flows plan to send in the current slot on the path of a flow, as its switches say, and those that the
+    /// narrowest link carries. `None` if nothing was said in the slot.
+    pub fn load_of_others(&self, id: FlowId) -> Option<(u64, u64)> {
+        let slot = self.settings().slot_at(self.now);
+        let of_flow = self.feedback.range((id, 0)..=(id, usize::MAX)).map(|(_, part)| part);
+        let of_slot = of_flow.filter(|part| part.is_of(slot));
+        of_slot.map(|part| (part.load.at(slot), part.narrowest)).max_by_key(|(load, _)| *load)
     }
 
     /// Receiver of a flow, and its dependence on others.

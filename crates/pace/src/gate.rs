@@ -140,6 +140,11 @@ impl Gate {
             Order::Grant { flow, rate, volume, until } => {
                 self.grant(now, (flow, rate, volume.as_u64()), until);
             }
+            // spec: C-16
+            // A job with nothing planned is in its turn anyway, and one with something planned not by this flow.
+            Order::Idle { flow } if self.enforce == Enforce::Class => {
+                self.grant(now, (flow, None, 0), Time::NEVER);
+            }
             Order::Idle { flow } => {
                 let idle = self.remote.as_ref().and_then(|remote| remote.idle);
                 self.grant(now, (flow, idle, u64::MAX), Time::NEVER);
@@ -211,6 +216,7 @@ impl Gate {
             own.left = own.left.saturating_sub(wire_bytes.as_u64());
         }
         self.pacer.on_send(now, wire_bytes);
+        self.budget.spend(now, wire_bytes.as_u64());
         self.remote.iter_mut().for_each(|remote| remote.moved_at = now);
     }
 
@@ -225,6 +231,9 @@ impl Gate {
 
     /// When the next full packet may leave.
     pub fn next_send(&mut self, now: Time) -> Time {
+        if self.enforce == Enforce::Class {
+            return now;
+        }
         let at = self.pacer.next_send(now);
         let Some(remote) = &self.remote else { return at };
         let at = if at == Time::NEVER {

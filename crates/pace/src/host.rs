@@ -37,7 +37,7 @@ use crate::rank::{Rank, Ranked};
 use crate::settings::{Covers, Enforce, Settings, SettingsError};
 
 pub use event::Event;
-pub use flow::FlowSpec;
+pub use flow::{FlowSpec, Unrelated};
 pub use uplink::Uplink;
 
 use decide::Desk;
@@ -178,6 +178,13 @@ impl Host {
     // spec: C-05, C-18
     pub fn count_from_start(&mut self, flow: FlowId) -> Result<(), HostError> {
         self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.count_from_start();
+        Ok(())
+    }
+
+    // spec: C-05, C-06
+    /// Takes in how much of a flow has nothing to do with the flows it depends on.
+    pub fn set_unrelated(&mut self, flow: FlowId, unrelated: Unrelated) -> Result<(), HostError> {
+        self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.set_unrelated(unrelated);
         Ok(())
     }
 

@@ -31,6 +31,13 @@ impl Transport for thalweg_flow::Endpoint {
     }
 }
 
+/// Source of the class of all jobs of a host, where another process paces them.
+// spec: C-16, C-18
+pub trait ClassSource: Send {
+    /// The class of their packets now. `None` if it has not been known yet.
+    fn class(&mut self, now: Time) -> Option<JobClass>;
+}
+
 /// A host that trains: its flows have windows, and its part in jobs is that of a session.
 pub type TrainingHost = Host<thalweg_flow::Endpoint, Participant>;
 
@@ -59,6 +66,8 @@ struct Jobs<J> {
     events: VecDeque<Event>,
     /// Who says when participants send; `None` where nobody does.
     pacing: Option<Pacing>,
+    /// Class of all jobs, and the one that their packets have got. `None` where nobody else paces them.
+    classes: Option<(Box<dyn ClassSource>, Option<JobClass>)>,
     /// Probes the paths of its jobs, and answers others; `None` where nobody does.
     paths: Option<PathProber>,
     /// Packets of another version of the wire format.
@@ -127,7 +136,17 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
     /// Takes part in a job from now on, in place of the part it had.
     pub fn enter(&mut self, job: JobId, participant: J) {
         self.leave(job);
-        self.jobs_mut().participants.push((job, participant));
+        let jobs = self.jobs_mut();
+        jobs.participants.push((job, participant));
+        if let Some((_, given)) = &mut jobs.classes {
+            *given = None;
+        }
+    }
+
+    /// From now on the packets of its jobs have the class that this source names.
+    // spec: C-16, C-18
+    pub fn follow_class(&mut self, source: Box<dyn ClassSource>) {
+        self.jobs_mut().classes = Some((source, None));
     }
 
     /// From now on its jobs send when the scheduler of the host says so.
@@ -245,6 +264,7 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
 
     /// Everybody sends in turn, as long as there is room and somebody has something to send.
     fn take_turns(flows: &mut T, jobs: &mut Jobs<J>, now: Time, outbox: &mut dyn Outbox) {
+        jobs.follow_class(now);
         if let Some(pacing) = &mut jobs.pacing {
             pacing.transmit(now, outbox);
         }
@@ -339,6 +359,7 @@ impl<J: JobMachine> Jobs<J> {
             owed_bytes: 0,
             events: VecDeque::new(),
             pacing: None,
+            classes: None,
             paths: None,
             other_version: 0,
         }
@@ -384,6 +405,17 @@ impl<J: JobMachine> Jobs<J> {
     fn classify(&mut self, place: usize, now: Time) {
         let (job, participant) = &mut self.participants[place];
         if let Some(class) = self.pacing.as_mut().and_then(|pacing| pacing.new_class(now, *job)) {
+            participant.set_class(now, class);
+        }
+    }
+
+    /// Gives all participants the class that another process has chosen.
+    // spec: C-16, C-18
+    fn follow_class(&mut self, now: Time) {
+        let Some((source, given)) = &mut self.classes else { return };
+        let Some(class) = source.class(now).filter(|class| *given != Some(*class)) else { return };
+        *given = Some(class);
+        for (_, participant) in &mut self.participants {
             participant.set_class(now, class);
         }
     }

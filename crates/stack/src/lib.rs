@@ -15,7 +15,7 @@ mod policy;
 mod tagging;
 mod turn;
 
-pub use host::{Event, Host, HostError, TrainingHost, Transport};
+pub use host::{ClassSource, Event, Host, HostError, TrainingHost, Transport};
 pub use pacing::{Ledger, LedgerStats, PacedFlow, PacedJob, Pacing, PacingStats, Way};
 pub use participant::{JobEvent, JobMachine, Participant};
 pub use policy::{Packets, Policy, TURN_CLASSES};

@@ -89,7 +89,7 @@ impl JobMachine for Participant {
 
     fn set_class(&mut self, now: Time, class: JobClass) {
         match self {
-            Participant::Aggregate(worker) => worker.set_class(class.dscp()),
+            Participant::Aggregate(worker) => worker.set_class(class),
             Participant::Server(node) => node.set_class(now, class),
             Participant::Ring(ring) => ring.set_class(now, class),
             Participant::Mesh(mesh) => mesh.set_class(now, class),

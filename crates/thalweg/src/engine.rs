@@ -26,7 +26,7 @@ use thalweg_stack::{Event, TrainingHost};
 pub(crate) use command::{Command, Sum, Summed};
 pub(crate) use comparison::{JointOperation, OpenPart};
 pub(crate) use departure::Leaving;
-pub(crate) use membership::Joined;
+pub(crate) use membership::{Joined, ring_of};
 
 use crate::cancel::Cancel;
 use crate::error::{Error, ErrorKind};

@@ -55,7 +55,7 @@ pub use counters::{Counters, DeliveryCounters};
 pub use error::{Error, ErrorKind};
 pub use half::{bf16, f16};
 pub use handle::{Handle, HandleFuture};
-pub use pacing::Pacing;
+pub use pacing::{AGENT_SOCKET, Pacing};
 pub use policy::{Collective, Numeric, Policy, Priority, Reduce, Reliability};
 pub use session::{Memory, ReduceOptions, Reduced, Session, SessionBuilder, SessionConfig};
 pub use thalweg_aggregate::Recovery;

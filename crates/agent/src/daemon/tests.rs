@@ -2,7 +2,7 @@ use std::io::Write;
 use std::sync::mpsc;
 
 use thalweg::internal::{Event, listen};
-use thalweg_control::local::{AgentLink, Announced, VERSION};
+use thalweg_control::local::{AgentLink, Announced, Obeys, VERSION};
 use thalweg_control::pacing::{PacingConfig, PacingService};
 use thalweg_pace::board::Route;
 
@@ -66,9 +66,10 @@ fn flow() -> FromJob {
 /// A job that has 20 MB to send, and what it hears.
 fn job(socket: &Path) -> (AgentLink, mpsc::Receiver<Option<ToJob>>) {
     let (words, heard) = mpsc::channel();
-    let link = AgentLink::join(socket, "vgg", false, move |said| drop(words.send(said))).unwrap();
+    let link = AgentLink::join(socket, "vgg", Obeys::default(), move |said| drop(words.send(said)))
+        .unwrap();
     link.say(&flow()).unwrap();
-    link.say(&FromJob::Report { flow: 0, ready: 20_000_000, sent: 0 }).unwrap();
+    link.say(&FromJob::report(0, 20_000_000, 0)).unwrap();
     (link, heard)
 }
 
@@ -183,7 +184,8 @@ fn rates_of_flows_without_anything_to_send_are_renewed() {
     let _agent = agent(&scratch.0, Vec::new());
     let (words, received) = mpsc::channel();
     let link =
-        AgentLink::join(&scratch.0, "vgg", false, move |line| drop(words.send(line))).unwrap();
+        AgentLink::join(&scratch.0, "vgg", Obeys::default(), move |line| drop(words.send(line)))
+            .unwrap();
     link.say(&flow()).unwrap();
     std::thread::sleep(thalweg_control::local::SILENT_AFTER);
     let renewed = received.try_iter().filter(|words| matches!(words, Some(ToJob::Rate { .. })));
@@ -229,7 +231,7 @@ fn an_agent_counts_its_jobs_while_they_are_connected() {
     assert!(is(&joined, "joined") && !joined.is_warning, "{joined:?}");
     assert_eq!(joined.field("job"), Some("vgg"));
     assert!(is_granted(&rates));
-    link.say(&FromJob::Report { flow: 0, ready: 20_000_000, sent: 5_000_000 }).unwrap();
+    link.say(&FromJob::report(0, 20_000_000, 5_000_000)).unwrap();
     let counted = |is_there: &dyn Fn(&AgentStats) -> bool| {
         (0..1_000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));

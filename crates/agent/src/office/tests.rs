@@ -19,7 +19,7 @@ fn at(ms: u64) -> Time {
 }
 
 fn join(name: &str) -> FromJob {
-    FromJob::Join { version: VERSION, job: name.into(), classes: false }
+    FromJob::Join { version: VERSION, job: name.into(), classes: false, leaf: false }
 }
 
 fn flow(to: Ipv4Addr) -> FromJob {
@@ -28,7 +28,7 @@ fn flow(to: Ipv4Addr) -> FromJob {
 }
 
 fn report(ready: u64, sent: u64) -> FromJob {
-    FromJob::Report { flow: 0, ready, sent }
+    FromJob::report(0, ready, sent)
 }
 
 /// A job with one flow.
@@ -174,10 +174,43 @@ fn words_out_of_order_are_refused_and_change_nothing() {
     office.handle_job(at(2), seat, report(1_000, 500)).unwrap();
     let back = office.handle_job(at(3), seat, report(1_000, 400)).unwrap_err();
     assert!(back.contains("went back"), "{back}");
-    // The same job cannot send to the same host twice.
-    office.handle_job(at(3), Seat(2), join("job 1")).unwrap();
-    let twice = office.handle_job(at(3), Seat(2), flow(PEER)).unwrap_err();
-    assert!(twice.contains("a name of its own"), "{twice}");
+    // A process cannot send to the same host twice.
+    let again = FromJob::Flow(Announced {
+        flow: 1,
+        to: PEER,
+        volume: None,
+        is_exact: false,
+        relation: Dependence::Alone,
+        others: Vec::new(),
+    });
+    let twice = office.handle_job(at(3), seat, again).unwrap_err();
+    assert!(twice.contains("close that flow first"), "{twice}");
+}
+
+// spec: C-18 machine
+#[test]
+fn processes_of_one_job_share_a_flow_and_what_it_is_granted() {
+    let mut office = office();
+    let seats = [Seat(1), Seat(2)];
+    for seat in seats {
+        office.handle_job(at(1), seat, join("job")).unwrap();
+        office.handle_job(at(1), seat, flow(PEER)).unwrap();
+    }
+    assert_eq!(office.flows.len(), 1);
+    drain(&mut office);
+    office.handle_job(at(60), seats[0], report(SLOT_BYTES / 4, 0)).unwrap();
+    office.handle_job(at(60), seats[1], report(SLOT_BYTES * 3 / 4, 0)).unwrap();
+    let outputs = pass(&mut office, at(70));
+    let [small, large] = seats.map(|seat| rate(&outputs, seat).unwrap());
+    assert!(small.0 + large.0 > 900_000_000 && large.0 / 2 > small.0, "{small:?} {large:?}");
+    // One leaves, and takes what it had left to send with it.
+    office.handle_job(at(100), seats[0], report(SLOT_BYTES / 4, SLOT_BYTES / 4)).unwrap();
+    office.forget(at(101), seats[1]);
+    assert_eq!(office.flows.len(), 1, "the other has a part in it");
+    pass(&mut office, at(200));
+    assert_eq!(office.poll_timeout(), Time::NEVER, "all is sent");
+    office.forget(at(201), seats[0]);
+    assert!(office.flows.is_empty());
 }
 
 // spec: C-08 machine
@@ -236,7 +269,10 @@ fn a_job_gets_its_class_where_its_process_knows_classes_and_rates_otherwise() {
     let settings = Settings { enforce: Enforce::Class, ..Settings::default() };
     let mut agent = Office::new(OWN, Rate::from_gbps(1), settings, BASE, &Rng::new(1)).unwrap();
     let [knows, other, late] = [1, 2, 3].map(Seat);
-    let join = |name: &str, classes| FromJob::Join { version: VERSION, job: name.into(), classes };
+    let join = |name: &str, classes| {
+        let job = name.into();
+        FromJob::Join { version: VERSION, job, classes, leaf: false }
+    };
     for (process, name, classes) in [(knows, "a", true), (other, "b", false)] {
         agent.handle_job(at(1), process, join(name, classes)).unwrap();
         agent.handle_job(at(1), process, flow(PEER)).unwrap();
@@ -269,4 +305,40 @@ fn a_job_gets_its_class_where_its_process_knows_classes_and_rates_otherwise() {
     agent.handle_job(at(71), late, join("a", true)).unwrap();
     let outputs = drain(&mut agent);
     assert!(words(&outputs, late).contains(&ToJob::Class { class: 3 }), "{outputs:?}");
+}
+
+// spec: C-16 machine
+#[test]
+fn a_program_gets_a_leaf_and_no_rate_where_the_interface_has_classes() {
+    let settings = Settings { enforce: Enforce::Class, ..Settings::default() };
+    let office = || Office::new(OWN, Rate::from_gbps(1), settings, BASE, &Rng::new(1)).unwrap();
+    let join = FromJob::Join { version: VERSION, job: "a".into(), classes: false, leaf: true };
+    let said = |outputs: &[Output], wanted: fn(&ToJob) -> bool| {
+        outputs.iter().any(|output| matches!(output, Output::Say(_, words) if wanted(words)))
+    };
+    let mut without = office();
+    without.handle_job(at(1), Seat(1), join.clone()).unwrap();
+    let outputs = drain(&mut without);
+    assert!(!said(&outputs, |words| matches!(words, ToJob::Leaf { .. })), "it keeps to rates");
+    let mut office = office();
+    office.offer_leaves();
+    office.handle_job(at(1), Seat(1), join).unwrap();
+    office.handle_job(at(1), Seat(1), flow(PEER)).unwrap();
+    let outputs = drain(&mut office);
+    assert!(said(&outputs, |words| *words == ToJob::Leaf { mark: Leaf::mark(0) }));
+    assert_eq!(rate(&outputs, Seat(1)), Some((u64::MAX, None)), "nothing is planned");
+    office.handle_job(at(60), Seat(1), report(SLOT_BYTES, 0)).unwrap();
+    let outputs = pass(&mut office, at(70));
+    assert_eq!(rate(&outputs, Seat(1)), Some((u64::MAX, None)), "nobody else uses the path");
+    let last = outputs.iter().rev().find_map(|output| match output {
+        Output::Leaves(leaves) => leaves.first().copied(),
+        _ => None,
+    });
+    let leaf = last.expect("its leaf changes");
+    assert!(leaf.is_busy && leaf.bps > 900_000_000 && leaf.priority < 7, "{leaf:?}");
+    office.forget(at(80), Seat(1));
+    let gone = drain(&mut office);
+    assert!(gone.iter().any(|output| {
+        matches!(output, Output::Leaves(leaves) if leaves.iter().all(|leaf| leaf.bps == 0))
+    }));
 }

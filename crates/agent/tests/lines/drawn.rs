@@ -81,7 +81,7 @@ fn reported(rng: &mut Rng, flow: u32, counts: &mut (u64, u64), is_absurd: bool) 
         _ => sent.saturating_add(more(rng)).min(next_ready),
     };
     *counts = (next_ready, next_sent);
-    FromJob::Report { flow, ready: next_ready, sent: next_sent }
+    FromJob::report(flow, next_ready, next_sent)
 }
 
 fn number_of(rng: &mut Rng) -> u64 {

@@ -62,7 +62,7 @@ pub fn line(seat: u8, wait: u8, words: &FromJob) -> Vec<u8> {
 }
 
 pub fn join(name: &str) -> FromJob {
-    FromJob::Join { version: VERSION, job: name.into(), classes: false }
+    FromJob::Join { version: VERSION, job: name.into(), classes: false, leaf: false }
 }
 
 pub fn flow(flow: u32, to: Ipv4Addr, volume: Option<u64>) -> FromJob {
@@ -71,5 +71,5 @@ pub fn flow(flow: u32, to: Ipv4Addr, volume: Option<u64>) -> FromJob {
 }
 
 pub fn report(flow: u32, ready: u64, sent: u64) -> FromJob {
-    FromJob::Report { flow, ready, sent }
+    FromJob::report(flow, ready, sent)
 }

@@ -228,6 +228,7 @@ impl Site<'_> {
         self.credit.spend(charge);
         let key = self.keys.as_ref().map(|keys| keys.to(to.receiver));
         let envelope = envelope(self.setup, key, to.node);
+        let envelope = Envelope { tag: Tag { dscp: self.class, ..envelope.tag }, ..envelope };
         if let (Values::Real(values), Body::Bytes(body), false) =
             (&slot.body, &mut packet.body, parameter.repeat)
         {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use thalweg_core::testing::{OwnedPacket, TestOutbox};
 use thalweg_core::{
-    Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet,
-    Purpose, Reports, Span, Time, Verdict,
+    Body, BodySize, Checked, Dscp, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet,
+    Purpose, Reports, Span, Tag, Time, TrafficClass, Verdict,
 };
 use thalweg_wire::aggregate::{
     Announcement, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, ParameterView, Query,
@@ -138,7 +138,11 @@ struct Bench {
 
 impl Bench {
     fn new(setup: Setup) -> Bench {
-        let mut server = Server::new(Config { ask_gap: GAP, ..Config::new(SERVER) }).unwrap();
+        Bench::with(Config { ask_gap: GAP, ..Config::new(SERVER) }, setup)
+    }
+
+    fn with(config: Config, setup: Setup) -> Bench {
+        let mut server = Server::new(config).unwrap();
         let setup = Arc::new(setup);
         // Long after the start, so that nothing seems to have happened just now.
         let now = Time::ZERO + Span::from_ms(1);

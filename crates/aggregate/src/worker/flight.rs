@@ -76,6 +76,14 @@ impl Flight {
         self.shards[shard].in_order.pop_lost(|sent| fragments.awaits(sent))
     }
 
+    /// What leaves from now on overtakes what is in flight, of which only time shows whether it is lost.
+    // spec: C-16
+    pub fn forget_order(&mut self) {
+        for shard in &mut self.shards {
+            shard.in_order.forget();
+        }
+    }
+
     /// Keeps an overtaken transmission for later.
     pub fn hold(&mut self, sent: Sent) {
         self.held.on_sent(sent.number, sent.item);

@@ -65,6 +65,8 @@ pub(super) struct Launch {
     pub dscp: Dscp,
     pub transmission: u64,
     pub now: Time,
+    /// True if its answer measures a round trip.
+    pub is_measurable: bool,
 }
 
 impl Fragment {
@@ -134,7 +136,7 @@ impl Fragments {
     /// A fragment leaves for the first time in this epoch. It is not complete.
     #[inline]
     pub fn launch(&mut self, sequence: u64, launch: Launch) {
-        let Launch { terms, packet_bytes, dscp, transmission, now } = launch;
+        let Launch { terms, packet_bytes, dscp, transmission, now, is_measurable } = launch;
         let fragment = self.at(sequence);
         assert_eq!(fragment.state, State::Waiting, "fragment {sequence} leaves once in an epoch");
         *fragment = Fragment {
@@ -145,7 +147,7 @@ impl Fragments {
             first_transmission: transmission,
             last_transmission: transmission,
             sent_at: now,
-            is_measurable: true,
+            is_measurable,
             ..Fragment::WAITING
         };
     }

@@ -146,7 +146,7 @@ impl Epoch {
         }
         let at = work.operations.locate(self.next)?;
         let after = self.in_flight_bytes + u64::from(self.packet_bytes(at));
-        let may_leave = self.next == watermark || after <= self.control.window().as_u64();
+        let may_leave = self.next == watermark || after <= self.window_bytes(work);
         (may_leave && work.operations.piece(at).is_some()).then_some(at)
     }
 
@@ -176,7 +176,9 @@ impl Epoch {
         let terms = self.agreed.terms(sequence).with_floats(at.floats);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
         let (packet_bytes, dscp) = (self.packet_bytes(at), work.dscp(at));
-        work.fragments.launch(sequence, Launch { terms, packet_bytes, dscp, transmission, now });
+        let is_measurable = work.patience().is_none();
+        let launch = Launch { terms, packet_bytes, dscp, transmission, now, is_measurable };
+        work.fragments.launch(sequence, launch);
         self.note_sent(now, packet_bytes, dscp, transmission);
         self.next += 1;
         self.skip_complete(work);

@@ -12,7 +12,9 @@ use thalweg_core::{
 };
 use thalweg_flow::{Config, Endpoint as Flows, Event, FlowTagger, Message, MessageConfig, Payload};
 use thalweg_lab::Place;
-use thalweg_net::{Driver, DriverConfig, Endpoint, EndpointConfig, HostPacer, Network, Peers};
+use thalweg_net::{
+    Departure, Driver, DriverConfig, Endpoint, EndpointConfig, HostPacer, Network, Peers,
+};
 use thalweg_pace::SlotPacer;
 use thalweg_transport::control::Delay;
 
@@ -201,7 +203,8 @@ impl HostPacer for Scheduled {
         state.pacer.next_send(now)
     }
 
-    fn on_send(&mut self, now: Time, _to: NodeId, wire_bytes: Bytes) {
+    fn on_send(&mut self, now: Time, departure: &Departure<'_>) {
+        let wire_bytes = departure.wire_bytes;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.pacer.on_send(now, wire_bytes);
         state.sent += wire_bytes.as_u64();

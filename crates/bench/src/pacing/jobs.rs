@@ -23,8 +23,8 @@ const START_AFTER: Duration = Duration::from_millis(1_500);
 
 /// What a job says when it has ended.
 #[derive(Deserialize)]
-struct Said {
-    total_ms: u64,
+pub(super) struct Said {
+    pub(super) total_ms: u64,
     times_ms: Vec<u64>,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
     let lab = lab(3, "1gbit")?;
     let alone = measure(arguments, &lab, 1, None)?;
     let free = measure(arguments, &lab, 2, None)?;
-    let agents = Agents::start(&lab, &[0, 2], arguments.details)?;
+    let agents = Agents::start(&lab, &[0, 2], "rate", arguments.details)?;
     let paced = measure(arguments, &lab, 2, Some(&agents))?;
     let slots: Vec<Value> = [0, 2].iter().flat_map(|host| agents.records(*host)).collect();
     drop(agents);
@@ -88,7 +88,7 @@ fn measure(
     programs.iter_mut().map(said).collect()
 }
 
-fn said(program: &mut Program) -> Result<Said, Failure> {
+pub(super) fn said(program: &mut Program) -> Result<Said, Failure> {
     serde_json::from_str(&output_of(&mut program.0)?)
         .map_err(|_| Failure::ran("a job did not end well"))
 }
@@ -109,7 +109,12 @@ impl Drop for Scratch {
 }
 
 impl Agents {
-    pub(super) fn start(lab: &Lab, hosts: &[u32], details: bool) -> Result<Agents, Failure> {
+    pub(super) fn start(
+        lab: &Lab,
+        hosts: &[u32],
+        enforce: &str,
+        details: bool,
+    ) -> Result<Agents, Failure> {
         let folder = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(Failure::ran)?;
         let mut agents = Agents { programs: Vec::new(), scratch: Scratch(folder) };
@@ -123,7 +128,7 @@ impl Agents {
         agents.programs.push(Program::spawn(lab.rack(0), switch, details)?);
         for &host in hosts {
             let mut agent = Command::new(&own);
-            agent.args(["agent", "--rate", "1gbit", "--switch", &tables]);
+            agent.args(["agent", "--rate", "1gbit", "--switch", &tables, "--enforce", enforce]);
             agent.args(["--address", &lab.host(host).address().to_string()]);
             agent.arg("--token-file").arg(&token).arg("--socket").arg(agents.socket(host));
             agent.arg("--log").arg(agents.path(&format!("log{host}")));

@@ -16,7 +16,7 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
     let details = arguments.details;
     let mut found = serde_json::Map::new();
     for is_paced in [false, true] {
-        let agents = is_paced.then(|| Agents::start(&lab, &[0], details)).transpose()?;
+        let agents = is_paced.then(|| Agents::start(&lab, &[0], "rate", details)).transpose()?;
         let sinks = [Sink::start(lab.host(1))?, Sink::start(lab.host(1))?];
         let socket = agents.as_ref().map(|agents| agents.socket(0));
         let words = enforcer("job", socket.as_ref());

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use thalweg_lab::testing::build_or_skip;
 use thalweg_lab::{Lab, Place, Spec};
+use thalweg_linux::{Discipline, Netlink};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg");
 const SETTING: &str = "/proc/sys/net/ipv4/tcp_tso_rtt_log";
@@ -59,8 +60,14 @@ impl Stage {
 
     /// An agent for a link of half the rate, once it is ready.
     fn agent(&self) -> Process {
+        self.agent_of("rate")
+    }
+
+    /// The same, that orders classes or rates.
+    fn agent_of(&self, enforce: &str) -> Process {
         let mut command = Command::new(PROGRAM);
         command.args(["agent", "--address", "10.77.0.1", "--rate", "50mbit"]);
+        command.args(["--enforce", enforce]);
         command.args(["--socket", &self.path("socket"), "--state-dir", &self.path("state")]);
         self.host().enter(&mut command);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
@@ -105,6 +112,25 @@ impl Stage {
     fn setting(&self) -> Option<String> {
         let text = self.host().run(|| fs::read_to_string(SETTING)).expect("the host is there");
         text.ok().map(|text| text.trim().to_owned())
+    }
+
+    /// Kinds of the queue disciplines of the host's interface.
+    fn disciplines(&self) -> Vec<String> {
+        let interface = self.host().interface();
+        let all = self.host().run(|| {
+            let mut netlink = Netlink::open()?;
+            let index = netlink.index_of(interface)?;
+            Discipline::all(&mut netlink, index)
+        });
+        let all = all.expect("the host is there").expect("they are described");
+        all.into_iter().map(|discipline| discipline.kind).collect()
+    }
+
+    fn disciplines_within(&self, seconds: u32, are_right: impl Fn(&[String]) -> bool) -> bool {
+        (0..seconds * 20).any(|_| {
+            sleep(50);
+            are_right(&self.disciplines())
+        })
     }
 
     fn setting_within(&self, seconds: u32, value: &Option<String>) -> bool {
@@ -277,4 +303,34 @@ fn the_setting_of_a_killed_agent_gets_its_original_value_back() {
     assert_eq!(stage.setting(), original);
     let left = fs::read_dir(stage.folder.join("state")).map(Iterator::count);
     assert_eq!(left.unwrap_or(0), 0, "nothing is left to restore");
+}
+
+// spec: C-16, E-14 lab
+#[test]
+fn classes_at_an_interface_are_taken_away_after_their_agent_was_killed() {
+    let Some(stage) = Stage::build("killed-classes") else { return };
+    let original = stage.disciplines();
+    let has_classes = |kinds: &[String]| kinds.iter().any(|kind| kind == "htb");
+    let socket = stage.path("socket");
+    let mut agent = stage.agent_of("class");
+    let program = stage.sender(&["--job", "a", "--socket", &socket]);
+    assert!(stage.disciplines_within(5, has_classes), "{:?}", stage.disciplines());
+    // The plan is half of the link, and nobody else wants the rest.
+    let mbps = stage.mbps_within(5, |mbps| mbps > 80.0);
+    assert!(mbps > 80.0, "{mbps} Mbps under a plan of 50");
+    agent.signal("-KILL");
+    agent.0.wait().expect("it was started");
+    assert!(stage.disciplines_within(3, |kinds| kinds == original), "its guardian restores them");
+    drop(program);
+    // Without its guardian, the next agent does.
+    let mut agent = stage.agent_of("class");
+    let program = stage.sender(&["--job", "a", "--socket", &socket]);
+    assert!(stage.disciplines_within(5, has_classes));
+    drop(program);
+    agent.children().into_iter().for_each(|guardian| send("-KILL", guardian));
+    agent.signal("-KILL");
+    agent.0.wait().expect("it was started");
+    assert!(has_classes(&stage.disciplines()), "nobody is left");
+    assert_eq!(stage.agent().terminate(), Some(0));
+    assert_eq!(stage.disciplines(), original);
 }

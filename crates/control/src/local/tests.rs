@@ -53,16 +53,17 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    let join =
-        |version, job: &str| FromJob::Join { version, job: job.to_owned(), classes: false }.check();
+    let join = |version, job: &str| {
+        FromJob::Join { version, job: job.to_owned(), classes: false, leaf: false }.check()
+    };
     assert_eq!(join(1, "vgg"), Ok(()));
     assert!(join(2, "vgg").unwrap_err().contains("version 2"));
     for name in ["", "a\nb", &"x".repeat(129)] {
         assert!(join(1, name).unwrap_err().contains("a job's name"), "{name:?}");
     }
-    let report = FromJob::Report { flow: 1, ready: 1, sent: 2 };
+    let report = FromJob::report(1, 1, 2);
     assert!(report.check().unwrap_err().contains("only 1 were handed over"));
-    let huge = FromJob::Report { flow: 1, ready: COUNT_MAX + 1, sent: 2 };
+    let huge = FromJob::report(1, COUNT_MAX + 1, 2);
     assert!(huge.check().unwrap_err().contains("nothing sends"));
     let local = Ipv4Addr::LOCALHOST;
     let huge = FromJob::Flow(Announced {

@@ -5,6 +5,7 @@ use thalweg_core::{BodySize, Bytes, Machine, Outbox, Purpose, Relay};
 
 use super::*;
 use crate::message::Message;
+use crate::pacer::{Departure, PACED_BURST_PACKETS};
 use crate::queue::{Port, Target};
 use crate::socket::EndpointConfig;
 
@@ -105,8 +106,9 @@ impl HostPacer for Gate {
         if self.is_open { now } else { Time::NEVER }
     }
 
-    fn on_send(&mut self, _now: Time, _to: NodeId, wire_bytes: Bytes) {
-        self.sizes.lock().expect("nobody panics").push(wire_bytes.as_u64());
+    fn on_send(&mut self, _now: Time, departure: &Departure<'_>) {
+        let wire_bytes = departure.wire_bytes.as_u64();
+        self.sizes.lock().expect("nobody panics").push(wire_bytes);
     }
 }
 

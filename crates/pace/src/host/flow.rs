@@ -61,6 +61,28 @@ impl Job {
     }
 }
 
+/// Slots after which the progress of another flow no longer counts, where it is counted from the announcement: its host
+/// may have no agent any more, or a switch may know nothing of it.
+const STALE_AFTER_SLOTS: u64 = 3;
+
+/// A flow that another one depends on.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    id: FlowId,
+    volume: u64,
+    /// Slots that have ended since its progress came last. `None` before it came.
+    silent_slots: Option<u64>,
+}
+
+/// Bytes of a flow that have nothing to do with the flows it depends on: those of other collectives of its job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unrelated {
+    /// Bytes that were handed over, in all.
+    pub ready: u64,
+    /// Bytes that have left, in all.
+    pub sent: u64,
+}
+
 /// A flow and what is planned for it.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
@@ -75,7 +97,8 @@ pub(super) struct Flow {
     /// What of that belongs to the iteration before, and leaves first.
     owed: u64,
     pub(super) relation: Relation,
-    others: Vec<(FlowId, u64)>,
+    others: Vec<Other>,
+    unrelated: Unrelated,
     /// Bytes of all iterations before, where volumes are counted from the announcement. `None` where they are counted from
     /// the begin of an iteration.
     before: Option<u64>,
@@ -120,7 +143,8 @@ impl Flow {
             is_guessed: false,
             owed: 0,
             relation: spec.relation,
-            others: spec.others.into_iter().map(|other| (other, 0)).collect(),
+            others: spec.others.into_iter().map(Other::new).collect(),
+            unrelated: Unrelated::default(),
             before: None,
             ready: 0,
             foresight: Foresight::default(),
@@ -144,7 +168,7 @@ impl Flow {
         if let Some(before) = &mut self.before {
             *before = before.saturating_add(self.sent);
         } else {
-            self.others.iter_mut().for_each(|(_, volume)| *volume = 0);
+            self.others.iter_mut().for_each(|other| other.volume = 0);
         }
         (self.ready, self.sent) = (0, 0);
         self.volume -= std::mem::take(&mut self.owed);
@@ -229,6 +253,9 @@ impl Flow {
             self.recent.push(self.sent_in_slot);
         }
         self.sent_in_slot = 0;
+        for silent_slots in self.others.iter_mut().filter_map(|other| other.silent_slots.as_mut()) {
+            *silent_slots += 1;
+        }
     }
 
     /// Its rank: it is as far as itself or any flow that it depends on. The first packets of those that begin
@@ -243,18 +270,23 @@ impl Flow {
         self.sent
     }
 
-    /// How far those are that it depends on, counted as it counts itself: what it owes depends on nobody.
+    /// How far those are that it depends on, counted as it counts itself: what it owes depends on nobody, nor do bytes of
+    /// other collectives. Where flows are counted from their announcement, those of which nothing came lately do not count.
     pub(super) fn others(&self) -> impl Iterator<Item = u64> {
         let before = self.before.unwrap_or(0);
-        let own = move |volume: u64| volume.saturating_add(self.owed).saturating_sub(before);
-        self.others.iter().map(move |(_, volume)| own(*volume))
+        let free = self.owed.saturating_add(self.unrelated.ready);
+        let own = move |volume: u64| volume.saturating_add(free).saturating_sub(before);
+        let is_recent = |other: &Other| other.silent_slots.is_some_and(|it| it < STALE_AFTER_SLOTS);
+        let counts = move |other: &&Other| self.before.is_none() || is_recent(other);
+        self.others.iter().filter(counts).map(move |other| own(other.volume))
     }
 
     /// Takes in how far another flow is; whether that matters here.
     pub(super) fn learn(&mut self, progress: Progress) -> bool {
-        let known = self.others.iter_mut().find(|(other, _)| *other == progress.flow);
-        known.is_some_and(|(_, volume)| {
-            std::mem::replace(volume, progress.volume) != progress.volume
+        let known = self.others.iter_mut().find(|other| other.id == progress.flow);
+        known.is_some_and(|other| {
+            let is_first = other.silent_slots.replace(0).is_none();
+            std::mem::replace(&mut other.volume, progress.volume) != progress.volume || is_first
         })
     }
 
@@ -295,6 +327,7 @@ impl Flow {
         let planned = if is_decided { self.certain_in(slot) } else { 0 };
         let volume = (self.sent + planned).saturating_sub(self.owed);
         let volume = volume.saturating_add(self.before.unwrap_or(0));
+        let volume = volume.saturating_sub(self.unrelated.sent);
         Progress { flow: self.id, iteration: self.counted_iteration(), volume }
     }
 
@@ -311,8 +344,20 @@ impl Flow {
         self.before = Some(0);
     }
 
+    // spec: C-05, C-06
+    /// Takes in how much of it has nothing to do with the flows it depends on.
+    pub(super) fn set_unrelated(&mut self, unrelated: Unrelated) {
+        self.unrelated = unrelated;
+    }
+
     /// The iteration that its progress, and that of those it depends on, is counted in.
     pub(super) fn counted_iteration(&self) -> u64 {
         if self.before.is_some() { 0 } else { self.iteration }
+    }
+}
+
+impl Other {
+    fn new(id: FlowId) -> Other {
+        Other { id, volume: 0, silent_slots: None }
     }
 }

@@ -593,3 +593,28 @@ fn who_uses_less_than_half_of_a_slot_gives_up_half_of_the_next() {
     assert_eq!(after(SLOT_BYTES / 4, true), (1_000, 1_000, false), "it waited for others");
     assert_eq!(after(SLOT_BYTES / 2, false), (1_000, 1_000, false));
 }
+
+// spec: C-05, C-06 machine
+#[test]
+fn a_flow_that_is_counted_depends_on_those_of_which_something_was_heard_lately() {
+    let tenth = SLOT_BYTES / 10;
+    let ring = Relation::Ring { own_chunk: tenth };
+    let mut host = host(&[FlowSpec { relation: ring, others: vec![id(9)], ..spec(1, 2, 50) }]);
+    host.count_from_start(id(1)).unwrap();
+    let decided = |host: &mut Host, slot: u64| granted(&decide(host, at_ms(60 * slot)), 1);
+    assert_eq!(decided(&mut host, 1), SLOT_BYTES, "its predecessor has no agent");
+    let heard = |host: &mut Host, slot: u64, volume| {
+        let progress = Progress { flow: id(9), iteration: 0, volume };
+        host.handle_progress(at_ms(60 * slot + 59), progress);
+    };
+    heard(&mut host, 1, tenth);
+    news(&mut host);
+    assert_eq!(decided(&mut host, 2), 2 * tenth, "and its own chunk");
+    // What has nothing to do with the ring waits for nobody.
+    host.set_unrelated(id(1), Unrelated { ready: tenth, sent: 0 }).unwrap();
+    heard(&mut host, 2, tenth);
+    assert_eq!(decided(&mut host, 3), 3 * tenth);
+    assert_eq!(decided(&mut host, 4), 3 * tenth, "nothing new is known");
+    host.handle_timeout(at_ms(60 * 5));
+    assert_eq!(decided(&mut host, 6), SLOT_BYTES, "its predecessor has been silent for long");
+}

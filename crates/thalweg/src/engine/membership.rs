@@ -37,6 +37,17 @@ const LANE_EPOCH: u32 = 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Joined {
     pub welcome: Arc<Welcome>,
+    /// By seat, the ways of gradients to the server. Empty at ranks that do not sum.
+    pub paths: Vec<Path>,
+    /// Fragments that a worker can be ahead of the slowest.
+    pub span_fragments: u16,
+}
+
+/// Where a rank's gradients leave, and where they go first: to a switch, or to the server of the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Path {
+    pub from: NodeId,
+    pub first_hop: NodeId,
 }
 
 /// The place of a sending thread of a rank in its job.
@@ -49,6 +60,9 @@ pub(super) struct Membership {
     /// The latest round that it answered in, and the epoch that it has adopted; 0 for none.
     answered_round: u32,
     epoch: u32,
+    /// See [`Joined`].
+    paths: Vec<Path>,
+    span_fragments: u16,
 }
 
 impl Membership {
@@ -223,6 +237,8 @@ impl Engine {
             is_leader,
             answered_round: 0,
             epoch: 0,
+            paths: Vec::new(),
+            span_fragments: 0,
         });
         // The others wait for the length of packets.
         let is_waiting = welcome.probes_paths && !is_alone(&welcome);
@@ -233,7 +249,12 @@ impl Engine {
 
     pub(super) fn be_ready(&mut self) {
         if let (Some((_, joining)), Some(membership)) = (self.joining.take(), &self.membership) {
-            joining.end(Ok(Joined { welcome: Arc::clone(&membership.welcome) }));
+            let Membership { welcome, paths, span_fragments, .. } = membership;
+            joining.end(Ok(Joined {
+                welcome: Arc::clone(welcome),
+                paths: paths.clone(),
+                span_fragments: *span_fragments,
+            }));
         }
     }
 
@@ -259,6 +280,10 @@ impl Engine {
             return;
         }
         membership.epoch = setup.epoch;
+        membership.span_fragments = setup.parameters.span_fragments;
+        let tree = &setup.trees[0];
+        let path = |seat| Path { from: tree.node(seat), first_hop: tree.first_hop(seat) };
+        membership.paths = (0..tree.workers()).map(path).collect();
         let adopt = |host: &mut TrainingHost, now: Time| {
             let Some(worker) = host.worker_mut(job) else { return false };
             worker.set_key(Some(key));
@@ -311,6 +336,11 @@ impl Engine {
 /// Whether there is nobody to sum with.
 fn is_alone(welcome: &Welcome) -> bool {
     welcome.roster.len() == 1
+}
+
+/// The job whose packets are those of the ring of a tree.
+pub(crate) fn ring_of(tree: JobId) -> JobId {
+    lane(tree, RING_LANE)
 }
 
 fn lane(job: JobId, lane: usize) -> JobId {

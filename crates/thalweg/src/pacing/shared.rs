@@ -3,18 +3,26 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use thalweg_control::local;
-use thalweg_core::{Bytes, JobId, NodeId, Rate, Span, Time};
-use thalweg_net::{HostPacer, Network};
+use thalweg_control::local::{self, Dependence};
+use thalweg_core::{Bytes, JobId, Rate, Span, Time};
+use thalweg_net::{Departure, HostPacer, Network};
 use thalweg_pace::agent::Order;
 use thalweg_pace::gate::Framing;
 use thalweg_pace::{Enforce, FlowId, Gate, SlotPacer};
+use thalweg_stack::{ClassSource, Packets, Policy};
+use thalweg_transport::JobClass;
+use thalweg_wire::peek;
+
+use super::relations::Declared;
 
 /// What a late wake-up missed, up to this time, is made up for.
 const LAG: Span = Span::from_ms(20);
 
 /// Nothing moves for this long: what was handed over and has not left will not leave.
 const SILENCE: Span = Span::from_ms(60);
+
+/// The same where it is known what has to leave, so that only other ranks can be late.
+const LONG_SILENCE: Span = Span::from_s(1);
 
 /// An agent that has been silent for this long hangs: its rates no longer hold.
 const SILENT_AFTER: Span = Span::from_ms(local::SILENT_AFTER.as_millis() as u64);
@@ -24,6 +32,9 @@ const LONG: Span = Span::from_s(3_600);
 
 /// Most hosts that a session is paced to. Bytes to others are counted for none.
 const HOSTS_MAX: usize = 1_024;
+
+/// Packets that leave in one class, at least: far less than a slot has, and enough for long batches.
+const CLASS_BURST_PACKETS: usize = 64;
 
 /// State that the threads of a paced session share.
 #[derive(Debug)]
@@ -38,13 +49,26 @@ struct State {
     is_free: bool,
     /// Obeys the agent. `None` before that has sent anything.
     gate: Option<Gate>,
-    /// Rates that were not taken up: their time counts from when the driver, whose clock it is, looks.
+    /// True if the agent orders classes, and no rates.
+    by_class: bool,
+    /// Length of a slot.
+    slot: Span,
+    /// Orders that were not taken up: their time counts from when a driver, whose clock it is, looks.
     granted: Vec<Granted>,
+    class: Option<u8>,
+    hold: Option<bool>,
+    enter: Option<(Bytes, Span)>,
     /// By number, the flows of the session: one to each host.
     flows: Vec<Outgoing>,
-    /// A message of the agent came since the driver looked.
+    /// Jobs whose packets count where flows are compared with those that they depend on.
+    related: Vec<JobId>,
+    /// True once it is known on what flows depend. Nothing is announced before.
+    is_declared: bool,
+    /// Number of sums that have not ended.
+    sums: u64,
+    /// A message of the agent came since a driver looked.
     has_message: bool,
-    /// Time at which the driver last found a message of the agent.
+    /// Time at which a driver last found a message of the agent.
     message_at: Time,
     handed_over: u64,
     sent: u64,
@@ -62,10 +86,16 @@ struct Granted {
 }
 
 /// A flow of the session to a host.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Outgoing {
     to: Ipv4Addr,
+    relation: Dependence,
+    others: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Bytes that were handed over, as far as it is known that they go there.
+    handed_over: u64,
     sent: u64,
+    /// Of these, bytes that have nothing to do with the flows that it depends on.
+    unrelated: u64,
     /// Bytes of late, which decide what part of the bytes to come are thought to go there.
     weight: u64,
     is_announced: bool,
@@ -73,14 +103,30 @@ struct Outgoing {
     is_free: bool,
 }
 
+impl Outgoing {
+    fn new(to: Ipv4Addr) -> Outgoing {
+        Outgoing {
+            to,
+            relation: Dependence::Alone,
+            others: Vec::new(),
+            handed_over: 0,
+            sent: 0,
+            unrelated: 0,
+            weight: 0,
+            is_announced: false,
+            is_free: false,
+        }
+    }
+}
+
 /// Counters of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
     pub(super) flow: u32,
-    pub(super) to: Ipv4Addr,
     pub(super) is_announced: bool,
     pub(super) ready: u64,
     pub(super) sent: u64,
+    pub(super) unrelated: u64,
 }
 
 impl Shared {
@@ -89,15 +135,17 @@ impl Shared {
         Shared { network, state: Mutex::default() }
     }
 
-    /// The agent is there.
-    pub(super) fn begin(&self, idle_bps: u64) {
+    /// The agent is there, and orders classes or rates.
+    pub(super) fn begin(&self, idle_bps: u64, slot_us: u64, by_class: bool) {
         let mut state = self.lock();
         // Packets count as the driver counts them, with all that they occupy of a link.
         let framing = Framing { segment_bytes: 0, overhead_bytes: 0 };
         let flows = (0..state.flows.len() as u32).map(flow_id);
-        let gate = Gate::new(Enforce::Rate, SlotPacer::with_lag(LAG), framing, flows);
+        let enforce = if by_class { Enforce::Class } else { Enforce::Rate };
+        let gate = Gate::new(enforce, SlotPacer::with_lag(LAG), framing, flows);
         state.gate = Some(gate.with_idle_rate(Rate::from_bps(idle_bps)));
-        state.has_message = true;
+        (state.by_class, state.has_message) = (by_class, true);
+        state.slot = Span::from_us(slot_us.min(LONG.as_ps() / 1_000_000));
     }
 
     /// The agent grants a rate.
@@ -113,6 +161,68 @@ impl Shared {
         if (flow as usize) < state.flows.len() {
             state.granted.push(Granted { flow, bps, bytes, within });
         }
+    }
+
+    // spec: C-16
+    /// The agent names the class of the job in its turn.
+    pub(super) fn set_class(&self, class: u8) {
+        let mut state = self.lock();
+        (state.class, state.has_message) = (Some(class), true);
+    }
+
+    /// The agent says whether anything is planned of the job.
+    pub(super) fn hold(&self, is_held: bool) {
+        let mut state = self.lock();
+        (state.hold, state.has_message) = (Some(is_held), true);
+    }
+
+    /// The agent says that an iteration begins, with a budget of urgent bytes.
+    pub(super) fn enter(&self, bytes: u64, within_us: u64) {
+        let within = Span::from_us(within_us.min(LONG.as_ps() / 1_000_000));
+        let mut state = self.lock();
+        (state.enter, state.has_message) = (Some((Bytes::new(bytes), within)), true);
+    }
+
+    // spec: C-18
+    /// All ranks are there, and it is known on what the flows of this one depend: their counters begin here. Packets of
+    /// `related` jobs count for that, others do not.
+    pub(super) fn declare(&self, declared: Vec<Declared>, related: &[JobId]) {
+        let mut state = self.lock();
+        let mut flows = std::mem::take(&mut state.flows);
+        flows.iter_mut().for_each(|flow| *flow = Outgoing::new(flow.to));
+        for Declared { to, relation, others } in declared {
+            let known = flows.iter().position(|flow| flow.to == to);
+            let at = known.unwrap_or(flows.len());
+            if at == HOSTS_MAX {
+                break;
+            }
+            if known.is_none() {
+                flows.push(Outgoing::new(to));
+                let id = flow_id(at as u32);
+                state.gate.iter_mut().for_each(|gate| gate.add_flow(id));
+            }
+            (flows[at].relation, flows[at].others) = (relation, others);
+        }
+        (state.handed_over, state.sent) = (0, 0);
+        (state.flows, state.is_declared) = (flows, true);
+        state.related = related.to_vec();
+    }
+
+    /// The announcement of a flow, once the agent is there and it is known on what it depends. Where plans are rates,
+    /// nothing may be held back that nobody knew of: then counters are a guess, and nothing depends on them.
+    // spec: C-17, C-18
+    pub(super) fn announcement(&self, number: u32) -> Option<local::Announced> {
+        let state = self.lock();
+        let flow = state.flows.get(number as usize)?;
+        if !state.is_declared || state.gate.is_none() {
+            return None;
+        }
+        let (relation, others) = match state.by_class {
+            true => (flow.relation, flow.others.clone()),
+            false => (Dependence::Alone, Vec::new()),
+        };
+        let (to, is_exact) = (flow.to, state.by_class);
+        Some(local::Announced { flow: number, to, volume: None, is_exact, relation, others })
     }
 
     /// A flow was announced to the agent, which has to answer.
@@ -134,31 +244,56 @@ impl Shared {
         self.lock().is_free = true;
     }
 
-    /// Notes that bytes were handed over.
-    pub(super) fn ready(&self, bytes: u64) {
+    /// Notes that the bytes of a sum were handed over, which go to these hosts.
+    pub(super) fn ready(&self, routes: &[(Ipv4Addr, u64)]) {
         let mut state = self.lock();
         if state.handed_over <= state.sent {
             // Collectives differ in the hosts that they send to, and the last ones count most.
             state.flows.iter_mut().for_each(|flow| flow.weight /= 2);
         }
+        let bytes = routes.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
         state.handed_over = state.handed_over.max(state.sent).saturating_add(bytes);
+        state.sums += 1;
+        for (to, bytes) in routes {
+            if let Some(flow) = state.flows.iter_mut().find(|flow| flow.to == *to) {
+                flow.handed_over = flow.handed_over.max(flow.sent).saturating_add(*bytes);
+            }
+        }
+    }
+
+    // spec: C-17
+    /// A sum has ended. When all have, nothing of what was handed over is left, however well it was estimated.
+    pub(super) fn end_sum(&self) {
+        let mut state = self.lock();
+        state.sums = state.sums.saturating_sub(1);
+        if state.sums == 0 {
+            state.flows.iter_mut().for_each(|flow| flow.handed_over = flow.sent);
+        }
     }
 
     // spec: C-18
-    /// Counters of all flows, in all. What was handed over and has not left is thought to go where the last bytes went. What
-    /// does not leave any more is given up: not everything that is handed over is sent by this thread.
+    /// Counters of all flows, in all. Where the agent orders rates, what was handed over and has not left is thought to go
+    /// where the last bytes went. What does not leave any more is given up: not everything that is handed over is sent by
+    /// this process.
     pub(super) fn counts(&self) -> Vec<Counts> {
         let mut state = self.lock();
-        if state.now.since(state.moved_at) >= SILENCE {
+        let still_for = state.now.since(state.moved_at);
+        if still_for >= SILENCE {
             state.handed_over = state.handed_over.min(state.sent);
+        }
+        if still_for >= LONG_SILENCE {
+            state.flows.iter_mut().for_each(|flow| flow.handed_over = flow.sent);
         }
         let backlog = u128::from(state.handed_over.saturating_sub(state.sent));
         let weights: u128 = state.flows.iter().map(|flow| u128::from(flow.weight)).sum();
+        let by_class = state.by_class;
         let counts = |(number, flow): (usize, &Outgoing)| {
             let part = backlog * u128::from(flow.weight) / weights.max(1);
             let part = u64::try_from(part).unwrap_or(u64::MAX);
-            let Outgoing { to, sent, is_announced, .. } = *flow;
-            Counts { flow: number as u32, to, is_announced, ready: sent.saturating_add(part), sent }
+            let Outgoing { sent, handed_over, unrelated, is_announced, .. } = *flow;
+            let ready = if by_class { handed_over.max(sent) } else { sent.saturating_add(part) };
+            let unrelated = if by_class { unrelated } else { 0 };
+            Counts { flow: number as u32, is_announced, ready, sent, unrelated }
         };
         state.flows.iter().enumerate().map(counts).collect()
     }
@@ -180,6 +315,20 @@ impl State {
         !self.flows.is_empty() && self.flows.iter().all(|flow| flow.is_free)
     }
 
+    /// True if nothing is held back, and packets have no class.
+    fn is_unpaced(&self) -> bool {
+        self.is_free || self.is_silent() || self.stays_here()
+    }
+
+    /// Takes in the time of a driver, and obeys the agent.
+    fn look(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        if std::mem::take(&mut self.has_message) {
+            self.message_at = self.now;
+        }
+        self.take_up(self.now);
+    }
+
     /// Obeys the agent.
     fn take_up(&mut self, now: Time) {
         let Some(gate) = &mut self.gate else { return };
@@ -198,10 +347,17 @@ impl State {
                 },
             );
         }
+        let enter = self.enter.take();
+        let enter = enter
+            .map(|(bytes, within)| Order::Enter { bytes: bytes.as_u64(), until: now + within });
+        let orders =
+            [self.class.take().map(Order::Class), self.hold.take().map(Order::Hold), enter];
+        orders.into_iter().flatten().for_each(|order| gate.obey(now, order));
     }
 
-    /// Counts what has left for a host.
-    fn send_to(&mut self, now: Time, to: Ipv4Addr, wire_bytes: u64) {
+    /// Counts what has left for a host, of a job if that is known.
+    fn send_to(&mut self, to: Ipv4Addr, job: Option<JobId>, wire_bytes: u64) {
+        let now = self.now;
         let known = self.flows.iter().position(|flow| flow.to == to);
         let number = known.unwrap_or(self.flows.len());
         if number == HOSTS_MAX {
@@ -209,16 +365,36 @@ impl State {
         }
         let id = flow_id(number as u32);
         if known.is_none() {
-            let (is_announced, is_free) = (false, false);
-            self.flows.push(Outgoing { to, sent: 0, weight: 0, is_announced, is_free });
+            self.flows.push(Outgoing::new(to));
             self.gate.iter_mut().for_each(|gate| gate.add_flow(id));
         }
+        let is_related = job.is_some_and(|job| self.related.contains(&job));
         let flow = &mut self.flows[number];
         flow.sent = flow.sent.saturating_add(wire_bytes);
         flow.weight = flow.weight.saturating_add(wire_bytes);
+        if !is_related {
+            flow.unrelated = flow.unrelated.saturating_add(wire_bytes);
+        }
         if !flow.is_free {
             self.gate.iter_mut().for_each(|gate| gate.on_send(now, id, Bytes::new(wire_bytes)));
         }
+    }
+
+    // spec: C-16
+    /// The class of all packets. `None` where the agent orders none.
+    fn class(&self) -> Option<JobClass> {
+        let gate = self.gate.as_ref().filter(|_| self.by_class)?;
+        let values =
+            |job_classes, turn| Policy { job_classes }.dscp(Packets::Values { turn, layer: None });
+        if self.is_unpaced() {
+            return Some(JobClass::InTurn(values(false, None)));
+        }
+        let turn = gate.class(self.now);
+        let dscp = values(true, turn);
+        Some(match turn {
+            Some(_) => JobClass::InTurn(dscp),
+            None => JobClass::OutOfTurn { dscp, patience: self.slot },
+        })
     }
 }
 
@@ -227,38 +403,83 @@ fn flow_id(number: u32) -> FlowId {
     FlowId { job: JobId(0), number }
 }
 
-/// The pacer of a driver.
-pub(super) struct Paced(pub(super) Arc<Shared>);
+/// What a sending thread has of its session: the pacer of its driver, and the class of its packets.
+#[derive(Clone)]
+pub(super) struct Paced {
+    shared: Arc<Shared>,
+    /// Time of the session when the clock of the thread's driver began, and the other way round: one of them is zero.
+    ahead: Span,
+    behind: Span,
+}
+
+impl Paced {
+    /// For a thread whose driver shows `driver` at time `session` of the session.
+    pub(super) fn new(shared: Arc<Shared>, session: Time, driver: Time) -> Paced {
+        Paced { shared, ahead: session.since(driver), behind: driver.since(session) }
+    }
+
+    /// Time of the session.
+    fn of_session(&self, driver: Time) -> Time {
+        Time::ZERO + (driver + self.ahead).since(Time::ZERO + self.behind)
+    }
+
+    fn of_driver(&self, session: Time) -> Time {
+        if session == Time::NEVER {
+            return Time::NEVER;
+        }
+        Time::ZERO + (session + self.behind).since(Time::ZERO + self.ahead)
+    }
+}
 
 impl HostPacer for Paced {
     fn next_send(&self, now: Time) -> Time {
-        let mut state = self.0.lock();
-        state.now = now;
-        if std::mem::take(&mut state.has_message) {
-            state.message_at = now;
-        }
-        state.take_up(now);
-        if state.is_free || state.is_silent() || state.stays_here() {
+        let mut state = self.shared.lock();
+        state.look(self.of_session(now));
+        if state.by_class || state.is_unpaced() {
             return now;
         }
-        state.gate.as_mut().map_or(now, |gate| gate.next_send(now))
+        let session = state.now;
+        let next = state.gate.as_mut().map_or(session, |gate| gate.next_send(session));
+        if next <= session { now } else { self.of_driver(next) }
     }
 
     // spec: C-18
-    fn on_send(&mut self, now: Time, to: NodeId, wire_bytes: Bytes) {
-        let address = self.0.network.address(to).map(|address| address.ip());
-        let mut state = self.0.lock();
-        state.sent = state.sent.saturating_add(wire_bytes.as_u64());
-        state.moved_at = now;
+    fn on_send(&mut self, now: Time, departure: &Departure<'_>) {
+        let address = self.shared.network.address(departure.to).map(|address| address.ip());
+        let job = peek(departure.header).ok().map(|prefix| prefix.job);
+        let wire_bytes = departure.wire_bytes.as_u64();
+        let mut state = self.shared.lock();
+        state.now = state.now.max(self.of_session(now));
+        state.sent = state.sent.saturating_add(wire_bytes);
+        state.moved_at = state.now;
         if let Some(IpAddr::V4(host)) = address {
-            state.send_to(now, host, wire_bytes.as_u64());
+            state.send_to(host, job, wire_bytes);
         }
+    }
+
+    fn is_open(&self) -> bool {
+        self.shared.lock().by_class
+    }
+
+    fn burst_packets(&self) -> usize {
+        let by_class = self.shared.lock().by_class;
+        if by_class { CLASS_BURST_PACKETS } else { thalweg_net::PACED_BURST_PACKETS }
+    }
+}
+
+// spec: C-16
+impl ClassSource for Paced {
+    fn class(&mut self, now: Time) -> Option<JobClass> {
+        let now = self.of_session(now);
+        let mut state = self.shared.lock();
+        state.look(now);
+        state.class()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use thalweg_core::Rng;
+    use thalweg_core::{NodeId, Rng};
     use thalweg_pace::testing::Trail;
 
     use super::*;
@@ -279,13 +500,20 @@ mod tests {
         Network::of(OWN).node((host(last), 4_800).into()).expect("an address of the network")
     }
 
+    /// A packet of no known job leaves for a host.
+    fn leave(paced: &mut Paced, now: Time, last: u8, wire_bytes: Bytes) {
+        let header = &[0; thalweg_core::HEADER_BYTES];
+        paced.on_send(now, &Departure { to: peer(last), header, wire_bytes });
+    }
+
     /// A session that an agent lets send 120 Mbps while nothing is planned, and its first packet.
     fn paced() -> (Arc<Shared>, Paced) {
         let shared = Arc::new(Shared::new(Network::of(OWN)));
-        let mut paced = Paced(Arc::clone(&shared));
+        let mut paced = Paced::new(Arc::clone(&shared), Time::ZERO, Time::ZERO);
         assert_eq!(paced.next_send(at(100)), at(100), "no agent is there");
-        shared.begin(120_000_000);
-        paced.on_send(at(100), peer(2), PACKET);
+        shared.begin(120_000_000, 60_000, false);
+        shared.declare(Vec::new(), &[]);
+        leave(&mut paced, at(100), 2, PACKET);
         (shared, paced)
     }
 
@@ -295,7 +523,7 @@ mod tests {
         for wake_up in from_ms * 2..to_ms * 2 {
             let now = Time::ZERO + Span::from_us(wake_up * 500);
             while paced.next_send(now) <= now {
-                paced.on_send(now, peer(2), PACKET);
+                leave(paced, now, 2, PACKET);
                 sent += PACKET.as_u64();
                 assert!(sent < 100_000_000, "somebody holds it");
             }
@@ -355,7 +583,7 @@ mod tests {
             while now < end {
                 let next = paced.next_send(now);
                 if next <= now {
-                    paced.on_send(now, peer(2), PACKET);
+                    leave(&mut paced, now, 2, PACKET);
                     trail.leave(now, PACKET);
                 } else {
                     now = next.min(end) + Span::from_ps(rng.below(500_000_000));
@@ -375,19 +603,21 @@ mod tests {
     }
 
     fn of(shared: &Shared) -> Vec<(Ipv4Addr, u64, u64)> {
-        shared.counts().iter().map(|counts| (counts.to, counts.ready, counts.sent)).collect()
+        let to = |flow: u32| shared.lock().flows[flow as usize].to;
+        let counts = shared.counts();
+        counts.iter().map(|counts| (to(counts.flow), counts.ready, counts.sent)).collect()
     }
 
     #[test]
     fn what_does_not_leave_is_given_up() {
         let (shared, mut paced) = paced();
-        shared.ready(998_500);
-        paced.on_send(at(100), peer(2), Bytes::new(398_500));
+        shared.ready(&[(host(2), 998_500)]);
+        leave(&mut paced, at(100), 2, Bytes::new(398_500));
         paced.next_send(at(110));
         assert_eq!(of(&shared), [(host(2), 1_000_000, 400_000)]);
         paced.next_send(at(170));
         assert_eq!(of(&shared), [(host(2), 400_000, 400_000)], "the rest goes another way");
-        shared.ready(500);
+        shared.ready(&[(host(2), 500)]);
         assert_eq!(of(&shared)[0].2, 400_000);
     }
 
@@ -395,17 +625,17 @@ mod tests {
     #[test]
     fn bytes_count_for_the_hosts_that_they_go_to_and_their_rates_add_up() {
         let (shared, mut paced) = paced();
-        paced.on_send(at(100), peer(3), Bytes::new(4_500));
-        shared.ready(80_000);
+        leave(&mut paced, at(100), 3, Bytes::new(4_500));
+        shared.ready(&[(host(9), 80_000)]);
         let ready = of(&shared);
         assert_eq!(ready, [(host(2), 21_500, 1_500), (host(3), 64_500, 4_500)], "as the last went");
         // A ring follows: from now on all goes to one of them, and soon is expected to.
-        paced.on_send(at(101), peer(3), Bytes::new(80_000));
+        leave(&mut paced, at(101), 3, Bytes::new(80_000));
         for step in 0..20 {
-            shared.ready(10_000);
-            paced.on_send(at(102 + step), peer(3), Bytes::new(10_000));
+            shared.ready(&[(host(9), 10_000)]);
+            leave(&mut paced, at(102 + step), 3, Bytes::new(10_000));
         }
-        shared.ready(100_000);
+        shared.ready(&[(host(9), 100_000)]);
         let parts: Vec<u64> = shared.counts().iter().map(|flow| flow.ready - flow.sent).collect();
         assert!(parts[0] < 100 && parts[1] > 99_000, "{parts:?}");
         // One of them may send, and the other waits: together they send what the first may.
@@ -418,5 +648,125 @@ mod tests {
         assert!(!shared.lock().stays_here());
         shared.grant(1, u64::MAX, None, None);
         assert_eq!(paced.next_send(at(2_070)), at(2_070));
+    }
+
+    /// A session whose agent orders classes, of which nothing is planned.
+    fn classed() -> (Arc<Shared>, Paced) {
+        let shared = Arc::new(Shared::new(Network::of(OWN)));
+        let paced = Paced::new(Arc::clone(&shared), Time::ZERO, Time::ZERO);
+        shared.begin(60_000_000, 60_000, true);
+        (shared, paced)
+    }
+
+    /// Priority of packets, and whether it is the turn of the job.
+    fn class(paced: &mut Paced, now: Time) -> (u8, bool) {
+        let class = paced.class(now).expect("the agent orders classes");
+        assert_eq!(class.dscp().class(), thalweg_core::TrafficClass::Training);
+        (class.dscp().priority(), class.is_in_turn())
+    }
+
+    // spec: C-16 machine
+    #[test]
+    fn packets_have_the_class_of_the_job_and_none_waits() {
+        let (shared, mut paced) = classed();
+        shared.hold(true);
+        shared.set_class(3);
+        shared.enter(4_500, 120_000);
+        assert_eq!(class(&mut paced, at(10)), (3, true), "an iteration begins");
+        for _ in 0..3 {
+            assert_eq!(paced.next_send(at(11)), at(11));
+            leave(&mut paced, at(11), 2, PACKET);
+        }
+        assert_eq!(class(&mut paced, at(12)), (7, false), "its budget is spent");
+        assert!(matches!(
+            paced.class(at(12)),
+            Some(JobClass::OutOfTurn { patience, .. }) if patience == Span::from_ms(60)
+        ));
+        assert_eq!(paced.next_send(at(12)), at(12), "nothing waits");
+        assert!(paced.is_open());
+        shared.grant(0, 1_000, Some(1_500), Some(48_000));
+        shared.set_class(2);
+        assert_eq!(class(&mut paced, at(12)), (2, true));
+        leave(&mut paced, at(13), 2, PACKET);
+        assert_eq!(class(&mut paced, at(13)), (7, false));
+        shared.grant(0, 60_000_000, None, None);
+        assert_eq!(
+            class(&mut paced, at(14)),
+            (7, false),
+            "a flow with nothing planned adds nothing"
+        );
+        shared.hold(false);
+        assert_eq!(class(&mut paced, at(15)), (2, true), "nothing is planned of the job");
+        shared.release();
+        assert_eq!(class(&mut paced, at(16)), (7, true), "as without an agent");
+    }
+
+    // spec: C-16 machine
+    #[test]
+    fn there_is_no_class_where_the_agent_orders_rates() {
+        let (_, mut paced) = paced();
+        assert_eq!(paced.class(at(200)), None);
+        assert!(!paced.is_open());
+    }
+
+    // spec: C-17 machine
+    #[test]
+    fn what_was_handed_over_is_known_until_its_sum_ends() {
+        let (shared, mut paced) = classed();
+        let relation = Dependence::Ring { own_chunk: 9 };
+        let others = vec![(host(1), host(2))];
+        leave(&mut paced, at(1), 3, PACKET);
+        shared.declare(vec![Declared { to: host(2), relation, others: others.clone() }], &[]);
+        let [first, ring] = [0, 1].map(|flow| shared.announcement(flow).expect("it is declared"));
+        assert_eq!((first.to, first.relation), (host(3), Dependence::Alone));
+        assert_eq!((ring.to, ring.relation, ring.others), (host(2), relation, others));
+        assert!(first.is_exact && ring.is_exact);
+        shared.ready(&[(host(2), 10_000)]);
+        leave(&mut paced, at(2), 2, Bytes::new(3_000));
+        assert_eq!(of(&shared), [(host(3), 0, 0), (host(2), 10_000, 3_000)]);
+        // Other ranks are late.
+        paced.next_send(at(900));
+        assert_eq!(of(&shared)[1], (host(2), 10_000, 3_000));
+        shared.ready(&[(host(2), 5_000)]);
+        shared.end_sum();
+        assert_eq!(of(&shared)[1].1, 15_000, "another one has not ended");
+        shared.end_sum();
+        assert_eq!(of(&shared)[1].1, 3_000, "what was estimated too high is taken back");
+    }
+
+    // spec: C-05, C-06, C-18 machine
+    #[test]
+    fn bytes_of_other_jobs_are_counted_apart() {
+        let (shared, mut paced) = classed();
+        shared.declare(Vec::new(), &[JobId(7)]);
+        for (job, bytes) in [(7, 1_000), (8, 500)] {
+            let word = thalweg_wire::pace::Word {
+                job: JobId(job),
+                epoch: 0,
+                flow: 0,
+                direction: thalweg_wire::pace::Direction::Ask,
+                slot: 1,
+                slots: 10,
+                has_plan: false,
+                is_summed: false,
+                refused: None,
+                iteration: 0,
+                volume: 0,
+            };
+            let (header, wire_bytes) = (&word.to_header(), Bytes::new(bytes));
+            paced.on_send(at(1), &Departure { to: peer(2), header, wire_bytes });
+        }
+        let counts = shared.counts()[0];
+        assert_eq!((counts.sent, counts.unrelated), (1_500, 500));
+    }
+
+    #[test]
+    fn threads_with_clocks_of_their_own_share_the_time_of_the_session() {
+        let shared = Arc::new(Shared::new(Network::of(OWN)));
+        let late = Paced::new(Arc::clone(&shared), at(5_000), at(200));
+        assert_eq!((late.of_session(at(300)), late.of_driver(at(5_100))), (at(5_100), at(300)));
+        let early = Paced::new(shared, at(100), at(400));
+        assert_eq!((early.of_session(at(500)), early.of_driver(at(200))), (at(200), at(500)));
+        assert_eq!(early.of_driver(Time::NEVER), Time::NEVER);
     }
 }

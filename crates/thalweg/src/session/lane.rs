@@ -1,12 +1,13 @@
 //! The sending threads of a session.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use thalweg_control::{Access, AttendConfig, Attendance, Welcome, random};
-use thalweg_core::NodeId;
+use thalweg_control::{Access, AttendConfig, Attendance, JobTree, Welcome, random};
+use thalweg_core::{FRAME_OVERHEAD_BYTES, NodeId, body_bytes_of_mtu};
 use thalweg_net::{Driver, DriverConfig, Endpoint, Network, Peers, mtu_of};
+use thalweg_pace::gate::Framing;
 use thalweg_stack::TrainingHost;
 use thalweg_values::Tensor;
 
@@ -16,20 +17,19 @@ use super::route::Routes;
 use super::spread::{Spread, parts_of};
 use crate::engine::{
     Command, Control, Deadlines, End, Engine, HostDriver, Identity, Joined, Leaving, Post, Shared,
-    lock,
+    lock, ring_of,
 };
 use crate::error::{Error, ErrorKind};
 use crate::events::Notes;
 use crate::handle::{Handle, pair};
 use crate::lossy::Lossy;
-use crate::pacing::Rein;
+use crate::pacing::{Hosts, PacedSession, PacedSum};
+use crate::policy::Collective;
 
 /// One sending thread: a socket, an engine, and a tree of the job, so that its fragments have numbers of their own.
 struct Lane {
     post: Post,
     engine: Option<JoinHandle<()>>,
-    /// What obeys the agent of the host, if the session does.
-    rein: Option<Rein>,
 }
 
 /// All sending threads, which the rank has joined with as one. The first one also carries everything that is not a sum, and
@@ -44,6 +44,8 @@ pub(super) struct Lanes {
     /// Number of operations that the rank has ended. Known once it leaves.
     operations: Option<u64>,
     given: Mutex<Given>,
+    /// Set if the session obeys the agent of its host.
+    paced: Option<PacedSession>,
     /// Set when one of them fails.
     pub(super) end: Arc<End>,
 }
@@ -123,13 +125,15 @@ impl Lanes {
             control: Arc::clone(&start.control),
             operations: None,
             given: Mutex::new(Given::new(1)),
+            paced: PacedSession::join(config, server)?,
             end: Arc::clone(&start.end),
         };
         let mut unused = (0..).zip(endpoints);
         let joined = all.add(&start, unused.next())?;
         start.attend(&nodes)?;
         all.end.attend();
-        let Joined { welcome } = joined.wait()?;
+        let joined = joined.wait()?;
+        let welcome = Arc::clone(&joined.welcome);
         let threads = welcome.trees();
         // The sockets of those that others do not have are closed.
         let others = (1..threads).map(|_| all.add(&start, unused.next()));
@@ -137,6 +141,10 @@ impl Lanes {
         all.given = Mutex::new(Given::new(threads as usize));
         for joined in others {
             joined.wait()?;
+        }
+        if let Some(paced) = &all.paced {
+            let hosts = welcome.is_leader(config.rank).then(|| start.hosts(&joined));
+            paced.declare(hosts.flatten(), welcome.has_switch);
         }
         Ok((all, welcome))
     }
@@ -149,7 +157,7 @@ impl Lanes {
     ) -> Result<Handle<Joined>, Error> {
         let text = "the server counts more sending threads than the rank offers";
         let (thread, endpoint) = socket.ok_or_else(|| Error::internal(text))?;
-        let (lane, joined) = start.thread(thread, endpoint)?;
+        let (lane, joined) = start.thread(thread, endpoint, self.paced.as_ref())?;
         self.lanes.push(lane);
         Ok(joined)
     }
@@ -176,14 +184,16 @@ impl Lanes {
     pub fn spread(&self, tensor: &Tensor) -> Spread {
         let bytes = tensor.len() * tensor.element().bytes() as u64;
         let chosen = self.given.lock().unwrap_or_else(PoisonError::into_inner).choose(bytes);
-        let part = bytes / chosen.len() as u64;
         let numbering = (self.first().clone(), chosen.contains(&0));
-        let threads = chosen.into_iter().map(|thread| {
-            let lane = &self.lanes[thread];
-            lane.rein.iter().for_each(|rein| rein.ready(part));
-            lane.post.clone()
-        });
+        let threads = chosen.into_iter().map(|thread| self.lanes[thread].post.clone());
         Spread::new(tensor.len(), threads.collect(), numbering)
+    }
+
+    /// Tells the agent of the host about a sum, if the session obeys it, until the sum ends.
+    // spec: C-17
+    pub fn pace(&self, tensor: &Tensor, collective: Collective) -> Option<PacedSum> {
+        let values = tensor.len();
+        self.paced.as_ref()?.ready(collective, values, values * tensor.element().bytes() as u64)
     }
 
     /// Ends everything that is under way, here and at all other ranks. Does not wait.
@@ -255,12 +265,19 @@ impl Start<'_> {
     }
 
     /// Starts a thread. The handle ends when it has its place in the job.
-    fn thread(&self, thread: u32, endpoint: Endpoint) -> Result<(Lane, Handle<Joined>), Error> {
+    fn thread(
+        &self,
+        thread: u32,
+        endpoint: Endpoint,
+        paced: Option<&PacedSession>,
+    ) -> Result<(Lane, Handle<Joined>), Error> {
         let config = self.config;
         let (rank, node) = (config.rank, self.node(&endpoint)?);
         let identity = Identity { rank, thread, node, switch: self.switch };
         let mut driver = driver(config, endpoint, self.network, identity)?;
-        let rein = Rein::join(config, thread, self.server, &mut driver)?;
+        if let Some(paced) = paced {
+            paced.attach(&mut driver)?;
+        }
         let (joined, joining) = pair(|joined: Joined| Ok(joined));
         let shared = Shared {
             control: Arc::clone(&self.control),
@@ -272,7 +289,38 @@ impl Start<'_> {
         let (post, engine) = Engine::start(driver, identity, self.deadlines, shared, joining)?;
         self.end.add(post.clone());
         self.routes.add(post.clone());
-        Ok((Lane { post, engine: Some(engine), rein }, joined))
+        Ok((Lane { post, engine: Some(engine) }, joined))
+    }
+
+    /// The hosts of the job, for the agent. `None` if one of them has no IPv4 address.
+    // spec: C-18
+    fn hosts(&self, joined: &Joined) -> Option<Hosts> {
+        let Joined { welcome, paths, span_fragments } = joined;
+        let address = |node: NodeId| match self.network.address(node)?.ip() {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        };
+        let ranks = 0..welcome.roster.len() as u32;
+        let leaders: Vec<u32> = ranks.filter(|rank| welcome.is_leader(*rank)).collect();
+        let seat = leaders.iter().position(|leader| *leader == self.config.rank)?;
+        let leaders = leaders.iter().map(|leader| address(welcome.roster[*leader as usize].node));
+        let leaders = leaders.collect::<Option<Vec<_>>>()?;
+        // Seats of a set-up are those of leaders.
+        let first_hops = paths.iter().map(|path| address(path.first_hop)).collect::<Option<_>>()?;
+        let trees = (0..welcome.trees()).map(|tree| JobTree { job: welcome.ticket.job, tree }.id());
+        let mtu_bytes = self.config.mtu_bytes.unwrap_or_else(|| mtu_of(self.address.ip()));
+        Some(Hosts {
+            seat,
+            leaders,
+            first_hops,
+            span_fragments: u64::from(*span_fragments),
+            aggregation: trees.clone().collect(),
+            rings: trees.map(ring_of).collect(),
+            framing: Framing {
+                segment_bytes: body_bytes_of_mtu(mtu_bytes).into(),
+                overhead_bytes: FRAME_OVERHEAD_BYTES,
+            },
+        })
     }
 
     /// Attends the job with all threads that the rank offers, at these nodes.

@@ -237,13 +237,21 @@ impl Part {
         if let Err(error) = self.calls.begin() {
             return failed(error);
         }
+        let paced = self.lanes.pace(&tensor, policy.collective);
         let spread = self.lanes.spread(&tensor);
         let hosts = self.hosts.clone();
         if let Some(team) = &self.team {
-            return team.sum(spread, tensor, (policy, fingerprint), (how, hosts));
+            let summed = team.sum(spread, tensor, (policy, fingerprint), (how, hosts));
+            return summed.and_then(move |summed| {
+                drop(paced);
+                Ok(summed)
+            });
         }
         let summed = spread.sum(tensor, (policy, fingerprint), None);
-        summed.and_then(move |summed| hosts.finish(hosts.reduced(summed), how, policy.collective))
+        summed.and_then(move |summed| {
+            drop(paced);
+            hosts.finish(hosts.reduced(summed), how, policy.collective)
+        })
     }
 
     fn reduce_in_mesh(&self, array: Array, how: Reduce, operation: Fingerprint) -> Handle<Array> {

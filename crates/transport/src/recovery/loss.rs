@@ -67,6 +67,11 @@ impl<T: Copy> LossDetector<T> {
         self.in_order.push_back(Transmission { number, item });
     }
 
+    /// Forgets all transmissions so far: their order shows nothing.
+    pub fn forget(&mut self) {
+        self.in_order.clear();
+    }
+
     /// A transmission was answered. Each one counts once.
     #[inline]
     pub fn on_answer(&mut self, number: u64) {

@@ -113,6 +113,7 @@ def meet(given: Rendezvous, settings: Settings) -> Met:
             numeric=settings.numeric,
             collective=_collective(settings),
             share_memory=settings.share_memory,
+            agent=settings.agent if settings.pacing == "scheduled" else None,
             failure_after_s=settings.failure_after,
             stall_after_s=stall_s,
             # The same at all ranks. A rank that waited for rank 0 has less time left than that.

@@ -35,6 +35,8 @@ class Given(typing.TypedDict, total=False):
     stall_after: Seconds | None
     join_timeout: Seconds | None
     operation_timeout: Seconds | None
+    pacing: str | None
+    agent: str | None
     metrics: str | None
     gpu_piece_bytes: int | None
     gpu_pinned_bytes: int | None

@@ -26,6 +26,8 @@ setting               meaning
 ``stall_after``       seconds without progress until a warning explains the stall; default 5
 ``join_timeout``      seconds to wait for all ranks to join; default: the timeout of the group
 ``operation_timeout`` seconds for an operation; default: the timeout of the group
+``pacing``            ``off``, or ``scheduled``: send when the agent of the host says so (``thalweg agent``), which must run
+``agent``             the socket of that agent; default /run/thalweg-agent.sock
 ``metrics``           address that serves metrics, as ``127.0.0.1:9465``: the local rank is added to a port above 0
 ``gpu_piece_bytes``   length of the pieces of a tensor in GPU memory, each an operation of its own, as rank 0 has it;
                       default 4 MiB
@@ -51,6 +53,9 @@ if typing.TYPE_CHECKING:
 
 _log = logging.getLogger("thalweg")
 
+# Where an agent listens unless it is told otherwise.
+AGENT_SOCKET = "/run/thalweg-agent.sock"
+
 _FLAGS = ("share_memory",)
 _FLAG_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _COUNTS = ("threads", "link_rate_mbps", "gpu_piece_bytes", "gpu_pinned_bytes")
@@ -68,12 +73,13 @@ _TEXTS = (
     "ports",
     "numeric",
     "collective",
+    "pacing",
+    "agent",
     "metrics",
 )
 NAMES = (*_TEXTS, *_COUNTS, *_FLAGS, *_SECONDS)
 # Settings of the library that have no effect on a group yet, and why.
 _REFUSED = {
-    "pacing": "sessions from Python are not paced",
     "paths": "sessions from Python send from one port",
 }
 
@@ -101,6 +107,8 @@ class Settings:
     stall_after: float | None = None
     join_timeout: float | None = None
     operation_timeout: float | None = None
+    pacing: str = "off"
+    agent: str = AGENT_SOCKET
     metrics: str | None = None
     gpu_piece_bytes: int = PIECE_BYTES
     gpu_pinned_bytes: int = PINNED_BYTES
@@ -151,6 +159,8 @@ class Settings:
         for one, other in (("token", "token_file"), ("interface", "bind")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 raise ValueError(f"{one} and {other} are both set: set one of them")
+        if self.pacing not in ("off", "scheduled"):
+            raise ValueError(f"pacing is {self.pacing!r}: choose off or scheduled")
         if self.ca_file is not None and self.server is None:
             raise ValueError("ca_file is set, but only a running server uses TLS: set server as well")
         if self.secret_file is not None and self.server is not None:

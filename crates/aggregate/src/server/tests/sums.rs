@@ -309,3 +309,24 @@ fn what_does_not_fit_is_dropped_and_counted() {
     bench.give(Gradient { branch, ..bench.own(0, 0) }, &fixed(&[1, 2]));
     assert_eq!((bench.stats().foreign, bench.stats().added), (2, 1));
 }
+
+// spec: C-16 machine
+#[test]
+fn results_have_the_class_of_the_gradients_where_that_is_kept() {
+    let class = Dscp::of_priority(3).in_class(TrafficClass::Training);
+    for (keeps_class, expected) in [(true, class), (false, Tag::training().dscp)] {
+        let config = Config { ask_gap: GAP, keeps_class, ..Config::new(SERVER) };
+        let mut bench = Bench::with(config, setup(&side_by_side()));
+        for rank in 0..5 {
+            let mut body = fixed(&[1]);
+            let mut header = bench.own(rank, 0).to_header();
+            let mut meta = Meta { dscp: class, wire_bytes: 104, ..Meta::default() };
+            let body = Body::Bytes(&mut body);
+            let packet = Packet { meta: &mut meta, header: &mut header, body };
+            bench.server.handle_packet(bench.now, packet);
+        }
+        let sent = bench.drain();
+        assert_eq!(sent.len(), 3);
+        assert!(sent.iter().all(|packet| packet.meta.dscp == expected), "{keeps_class}");
+    }
+}

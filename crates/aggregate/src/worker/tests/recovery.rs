@@ -432,3 +432,55 @@ fn the_oldest_fragment_alone_is_asked_for_when_nothing_comes() {
     assert_eq!(bench.sent_sequences(), [2], "now the one that was asked about least lately");
     assert_eq!((bench.worker.stats().probes, bench.worker.stats().timeouts), (2, 0));
 }
+
+fn in_turn(class: u8) -> JobClass {
+    JobClass::InTurn(Dscp::of_priority(class).in_class(thalweg_core::TrafficClass::Training))
+}
+
+fn out_of_turn(patience: Span) -> JobClass {
+    JobClass::OutOfTurn { dscp: Tag::training().dscp, patience }
+}
+
+// spec: C-16 machine
+#[test]
+fn what_a_more_urgent_class_overtakes_is_not_lost() {
+    let setup = || setup().with(|parameters| parameters.span_fragments = 100);
+    // The others of this tensor leave when those before have been answered.
+    let config = Config { control: Fixed { bytes: 4 * 116 }.into(), ..Config::default() };
+    let sent_later = |class: Option<JobClass>| {
+        let mut bench = Bench::with(setup(), config);
+        bench.worker.set_class(in_turn(6));
+        bench.submit_length(60);
+        assert_eq!(bench.sent_sequences(), [0, 1, 2, 3]);
+        bench.wait(Span::from_us(10));
+        class.into_iter().for_each(|class| bench.worker.set_class(class));
+        // Nothing of the first fragment comes.
+        bench.answer([1, 2, 3]);
+        let later = bench.sent();
+        assert!(later.iter().all(|packet| packet.purpose == Purpose::Data || class.is_none()));
+        (bench.worker.stats().losses, later[later.len() - 1].meta.dscp)
+    };
+    assert_eq!(sent_later(None).0, 1);
+    let (losses, dscp) = sent_later(Some(in_turn(3)));
+    assert_eq!((losses, dscp), (0, in_turn(3).dscp()));
+    assert_eq!(sent_later(Some(in_turn(7))).0, 1, "less urgent ones overtake nothing");
+}
+
+// spec: C-16 machine
+#[test]
+fn out_of_turn_little_is_in_flight_and_may_wait_for_long() {
+    let setup = setup().with(|parameters| parameters.span_fragments = 100);
+    let config = Config { control: Fixed { bytes: 1 << 20 }.into(), ..Config::default() };
+    let mut bench = Bench::with(setup, config);
+    bench.worker.set_class(out_of_turn(Span::from_ms(60)));
+    bench.submit_length(240);
+    assert_eq!(bench.sent().len() as u32, thalweg_transport::PACKETS_OUT_OF_TURN);
+    bench.wait(Span::from_ms(50));
+    bench.answer([0]);
+    assert_eq!(bench.worker.round_trips().sum(), Span::ZERO, "it says nothing about the network");
+    bench.sent();
+    assert_eq!(bench.expire(), Span::from_ms(10));
+    // Its turn begins: everything may leave.
+    bench.worker.set_class(in_turn(2));
+    assert!(bench.sent().len() > 20);
+}
