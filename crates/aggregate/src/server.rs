@@ -403,6 +403,7 @@ impl Server {
                     gradient: Gradient::decode_checked(prefix, packet.header)?,
                     body: packet.body,
                     ecn: packet.meta.ecn,
+                    dscp: packet.meta.dscp,
                     wire_bytes: packet.meta.wire_bytes,
                 };
                 job.handle_gradient(&arrival, context);

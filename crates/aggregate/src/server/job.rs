@@ -153,6 +153,7 @@ impl Job {
                 body_bytes: old.body_bytes,
                 body: old.body,
                 absent: old.absent,
+                dscp: old.dscp,
                 is_inherited: true,
                 ..Slot::default()
             };

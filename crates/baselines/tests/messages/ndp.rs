@@ -1,11 +1,11 @@
 //! What NDP is known for.
 
-use thalweg_baselines::ndp::Endpoint;
-use thalweg_core::{Bytes, Span, Time};
-use thalweg_fabric::topology::{LeafSpine, OneSwitch};
-use thalweg_fabric::{Buffer, Config, Discipline, Spread, TrimmingSpec};
+use thalweg_baselines::ndp::{self, Endpoint};
+use thalweg_core::{Bytes, NodeId, Rate, Rng, Span, Time};
+use thalweg_fabric::topology::{CableSpec, LeafSpine, LinkId, OneSwitch};
+use thalweg_fabric::{Buffer, Config, Discipline, Fabric, LinkStats, Spread, TrimmingSpec};
 
-use crate::stage::{CABLE, Letter, NDP_SEGMENT, RATE, run};
+use crate::stage::{CABLE, Letter, NDP_SEGMENT, RATE, run, run_with};
 
 fn config() -> Config {
     Config {
@@ -66,4 +66,86 @@ fn a_permutation_fills_the_fabric() {
         letters.iter().map(|letter| ideal_us / letter.received[0].as_us_f64()).collect();
     let mean = uses.iter().sum::<f64>() / 16.0;
     assert!(mean >= 0.9, "{mean}: {uses:?}");
+}
+
+/// Hosts of 100 Gbps and 400 Gbps to each of four spines.
+fn wide() -> LeafSpine {
+    let cable = |gbps| CableSpec { rate: Rate::from_gbps(gbps), delay: Span::from_ns(500) };
+    LeafSpine {
+        racks: 9,
+        hosts_per_rack: 16,
+        spines: 4,
+        host_cable: cable(100),
+        uplink: cable(400),
+        uplinks_per_spine: 1,
+    }
+}
+
+/// Hosts with packets of 1,500 B, 1,460 B of them payload.
+fn host(window_packets: u32, rounds_per_order: u32) -> impl Fn(NodeId) -> Endpoint {
+    move |host| {
+        let mut config = ndp::Config::new(Rate::from_gbps(100));
+        config.rng = Rng::new(7).substream("paths", host.0.into());
+        config.initial_window_packets = window_packets;
+        config.paths = 4;
+        config.rounds_per_order = rounds_per_order;
+        (config.messages.segment_bytes, config.messages.overhead_bytes) = (1_460, 40);
+        Endpoint::new(config).expect("valid")
+    }
+}
+
+/// Ports with eight packets of data, and this much memory for headers.
+fn ports(header_bytes: u64, returns_headers: bool) -> Config {
+    let spec = TrimmingSpec { returns_headers, ..TrimmingSpec::default() };
+    Config {
+        discipline: Discipline::Trimming(spec),
+        buffer: Buffer::PerPort { bytes: spec.data_bytes + header_bytes },
+        spread: Spread::Explicit,
+        ..Config::default()
+    }
+}
+
+fn sum(fabric: &mut Fabric<Endpoint>, count: fn(&LinkStats) -> u64) -> u64 {
+    let links: Vec<LinkId> = fabric.topology().links().collect();
+    links.into_iter().map(|link| count(&fabric.link_stats(link))).sum()
+}
+
+fn last(letters: &[Letter]) -> f64 {
+    letters.iter().map(|letter| letter.received[0]).max().expect("some").as_us_f64()
+}
+
+#[test]
+#[ignore = "prints a table"]
+fn windows_of_a_permutation() {
+    let topology = wide().build().expect("valid");
+    for window in [30, 40, 50, 60] {
+        for paths in [1, 8, 32, 1_000] {
+            let to = |host: u32| (host * 7 + 17) % 144;
+            let letters = (0..144).map(|own| Letter::new(Time::ZERO, own, to(own), 2_000_000));
+            let build = host(window, paths);
+            let (mut fabric, letters) =
+                run_with(&topology, &ports(1 << 20, true), 1, build, letters.collect());
+            let trimmed = sum(&mut fabric, |stats| stats.trimmed_packets);
+            println!("window {window} rounds {paths}: {} us, {trimmed} trimmed", last(&letters));
+        }
+    }
+    for header_bytes in [12_500, 1_000_000] {
+        for returns in [false, true] {
+            for window in [30, 60] {
+                let letters = (1..=32).map(|own| Letter::new(Time::ZERO, own + 15, 0, 450_000));
+                let build = host(window, 32);
+                let (mut fabric, letters) =
+                    run_with(&topology, &ports(header_bytes, returns), 1, build, letters.collect());
+                let timeouts: u32 = letters.iter().map(|own| own.sent[0].timeouts).sum();
+                println!(
+                    "incast headers {header_bytes} returns {returns} window {window}: {} us, {timeouts} timeouts, \
+                     trimmed {} returned {} dropped {}",
+                    last(&letters),
+                    sum(&mut fabric, |s| s.trimmed_packets),
+                    sum(&mut fabric, |s| s.returned_packets),
+                    sum(&mut fabric, |s| s.dropped_packets)
+                );
+            }
+        }
+    }
 }
