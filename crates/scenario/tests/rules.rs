@@ -1,8 +1,8 @@
 //! Rules of deliveries that are not published: a job with each of them alone, and with all but one.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use thalweg_core::{Ecn, Packet, Time};
 use thalweg_fabric::LinkId;
@@ -55,7 +55,10 @@ struct ImportantDrops(Arc<AtomicU64>);
 impl Tracer for ImportantDrops {
     fn on(&mut self, _: Time, _: Option<LinkId>, incident: Incident, packet: Packet<'_>) {
         let is_data = || peek(packet.header).is_ok_and(|prefix| prefix.kind() == Kind::DeliverData);
-        if matches!(incident, Incident::Dropped(_)) && packet.meta.ecn != Ecn::NotCapable && is_data() {
+        if matches!(incident, Incident::Dropped(_))
+            && packet.meta.ecn != Ecn::NotCapable
+            && is_data()
+        {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -64,11 +67,12 @@ impl Tracer for ImportantDrops {
 /// The same run, and how many important packets were dropped.
 fn run_counted(text: &str, seed: u64) -> (Outcome, u64) {
     let scenario = Scenario::parse("rules.toml", text, &|name| Ok(model(name)));
-    let mut run = scenario.unwrap_or_else(|error| panic!("{error}")).run_bare(seed);
+    let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
+    let mut run = scenario.run_bare(seed);
     let drops = ImportantDrops::default();
     run.trace(Box::new(drops.clone()));
     let outcome = run.finish();
-    assert_eq!(outcome.check(), Ok(()), "{text}");
+    assert_eq!(outcome.check, Ok(()), "{text}");
     (outcome, drops.0.load(Ordering::Relaxed))
 }
 
@@ -256,7 +260,8 @@ training = {{ collective = "server", chunk = "1MB", bucket = "4MB", json = "vgg1
                 list.join(", ")
             );
             let scenario = Scenario::parse("rules.toml", &text, &|name| Ok(model(name)));
-            let mut run = scenario.unwrap_or_else(|error| panic!("{error}")).run_bare(1);
+            let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
+            let mut run = scenario.run_bare(1);
             let chunks = Chunks::default();
             run.trace(Box::new(chunks.clone()));
             let outcome = run.finish();
