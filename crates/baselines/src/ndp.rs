@@ -12,8 +12,8 @@
 //! [`Credit`](thalweg_wire::flow::Credit), and an [`Ack`](thalweg_wire::flow::Ack) that asks for a
 //! packet again is the negative acknowledgement of its `index`.
 //!
-//! Departures from the published system: packets whose headers came back leave when nothing else of the message is on
-//! its way, a quarter of a window at a time; the receiver counts what is on the way and pulls no more than is missing, where the
+//! Departures from the published system: packets whose headers came back leave when nothing else of the message is in
+//! flight, a quarter of a window at a time; the receiver counts what is on the way and pulls no more than is missing, where the
 //! published one takes superfluous pulls out of its queue at the end.
 
 mod config;

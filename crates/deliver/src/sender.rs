@@ -112,14 +112,7 @@ impl Sender {
         if range.start > range.end || range.end > values.len() {
             return Err(PostError::Range { end: range.end, length: values.len() });
         }
-        let length = range.end - range.start;
-        let bytes = length.checked_mul(value_bytes(&values)).ok_or(PostError::TooLong(length))?;
-        let most = trailer_limit(bytes);
-        let trailer_bytes = u32::try_from(trailer.len()).ok().filter(|own| u64::from(*own) <= most);
-        let trailer_bytes =
-            trailer_bytes.ok_or(PostError::Trailer { bytes: trailer.len() as u64, most })?;
-        let segments = Segments::new(Bytes::new(bytes), trailer_bytes, config.segment_bytes)
-            .ok_or(PostError::TooLong(length))?;
+        let segments = cut(config, &values, &range, trailer.len() as u64)?;
         let source = values.slice(range.clone());
         let own = |index| source.slice(segments.values(index, source.value_bytes()));
         let count = segments.tensor_count();
@@ -128,17 +121,8 @@ impl Sender {
         let has_rounds = config.segments == SegmentOrder::ImportantFirst
             && importance != Importance::All
             && segments.count() <= u32::MAX / 2;
-        let important = has_rounds.then(|| {
-            let mut bits = Bits::new(segments.count());
-            // Those of the trailer are.
-            let its = |index| {
-                index >= count || threshold.is_important(own(index), name.operation, index.into())
-            };
-            (0..segments.count()).filter(|&index| its(index)).for_each(|index| {
-                bits.insert(index);
-            });
-            bits
-        });
+        let its = |index| threshold.is_important(own(index), name.operation, index.into());
+        let important = has_rounds.then(|| important(&segments, its));
         Ok(Sender {
             name,
             peer,
@@ -549,6 +533,33 @@ impl Sender {
         self.heard_at = now;
         self.questions.reset();
     }
+}
+
+/// Cuts a part of a tensor, and its trailer, into segments.
+fn cut(
+    config: &Config,
+    values: &Tensor,
+    range: &Range<u64>,
+    trailer_bytes: u64,
+) -> Result<Segments, PostError> {
+    let length = range.end - range.start;
+    let bytes = length.checked_mul(value_bytes(values)).ok_or(PostError::TooLong(length))?;
+    let most = trailer_limit(bytes);
+    let trailer = u32::try_from(trailer_bytes).ok().filter(|own| u64::from(*own) <= most);
+    let trailer = trailer.ok_or(PostError::Trailer { bytes: trailer_bytes, most })?;
+    Segments::new(Bytes::new(bytes), trailer, config.segment_bytes)
+        .ok_or(PostError::TooLong(length))
+}
+
+/// The important segments of a tensor, and those of its trailer.
+fn important(segments: &Segments, is_important: impl Fn(u32) -> bool) -> Bits {
+    let mut bits = Bits::new(segments.count());
+    for index in 0..segments.count() {
+        if index >= segments.tensor_count() || is_important(index) {
+            bits.insert(index);
+        }
+    }
+    bits
 }
 
 /// The name as it travels.

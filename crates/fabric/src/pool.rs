@@ -17,7 +17,7 @@ struct Slot {
     has_bytes: bool,
     /// Whether somebody holds it.
     is_taken: bool,
-    /// Whether it has a payload, or had one before it was cut off, and was not sent back yet.
+    /// True if it has a payload, or had one before that was cut off, and was not sent back yet.
     can_return: bool,
 }
 

@@ -41,7 +41,7 @@ pub enum Admission {
     },
     /// There was no room, not even for its header. It goes back to its sender, if it had a payload.
     Returned {
-        /// What its header occupies of a link.
+        /// Bytes that its header occupies of a link.
         header_bytes: u32,
     },
     /// It does not wait yet: this one, which waited, was put out to make room. Ask again.

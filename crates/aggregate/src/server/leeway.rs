@@ -72,7 +72,7 @@ struct Standing {
     /// Whether nothing came from a station with several workers: it may hold a part of the sum, and was
     /// not asked for it long enough ago.
     awaits_station: bool,
-    /// Whether what is missing is taken for important and was not asked for long enough ago.
+    /// True if what is missing is taken for important and was not asked for long enough ago.
     awaits_important: bool,
 }
 

@@ -85,7 +85,7 @@ struct Entry {
     absent: BTreeMap<u64, Absent>,
     /// Number of these that lack the worker's own contribution.
     left_out: u32,
-    /// What tells important fragments apart. `None` where all are alike.
+    /// Threshold of important fragments. `None` where all are alike.
     threshold: Option<Threshold>,
 }
 
@@ -446,7 +446,7 @@ impl Operations {
 }
 
 impl Entry {
-    /// What tells important fragments apart, by the worker's own values. `None` in an exact operation.
+    /// Threshold of important fragments, from the worker's own values. `None` in an exact operation.
     // spec: M-20
     fn threshold(&self, importance: Importance, operation: Operation) -> Option<Threshold> {
         let Held::All(tensor) = &self.held else { return None };

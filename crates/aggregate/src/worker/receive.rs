@@ -316,7 +316,7 @@ impl Epoch {
         }
         let how = match (request.bypass, request.afresh) {
             (true, _) => How::Straight,
-            (false, true) => How::Afresh,
+            (false, true) => How::Again,
             (false, false) => How::Repair,
         };
         match fragment.answer {

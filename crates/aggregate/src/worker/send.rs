@@ -17,8 +17,8 @@ use crate::setup::{Attempt, Numeric, Recovery};
 pub(super) enum How {
     /// To be summed on the way.
     Fresh,
-    /// The same, of values that were sent before.
-    Afresh,
+    /// To be summed in switches, of values that were sent before.
+    Again,
     /// Up the tree again, to bring along what is there of the sum.
     Resend,
     /// To join the sum that waits for it (T-10).
@@ -182,7 +182,7 @@ impl Epoch {
         self.note_sent(now, packet_bytes, dscp, transmission);
         self.next += 1;
         self.skip_complete(work);
-        let how = if has_left_before { How::Afresh } else { How::Fresh };
+        let how = if has_left_before { How::Again } else { How::Fresh };
         let fit = self.fill(work, at, terms, how, packet);
         work.stats.fragments_sent += 1;
         // spec: T-09

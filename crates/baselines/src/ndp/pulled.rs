@@ -42,7 +42,7 @@ impl Pulled {
         entropy(&mut self.paths)
     }
 
-    /// Lets packets whose headers came back leave again when nothing of the message is on its way: as long as something is,
+    /// Lets packets whose headers came back leave again when nothing of the message is in flight: as long as something is,
     /// a pull may come, and the port that they were too many for is still full.
     fn release_returned(&mut self, slot: u32) {
         if let Some(Outgoing { transfer, state, .. }) = self.outbound.at(slot)

@@ -34,13 +34,13 @@ fn an_incast_ends_when_the_link_has_carried_it() {
         let topology = OneSwitch { hosts: senders + 1, host_cable: CABLE }.build().expect("valid");
         let letters = (1..=senders).map(|host| Letter::new(Time::ZERO, host, 0, bytes)).collect();
         let (_, letters) = run::<Endpoint>(&topology, &config(), 1, letters);
-        let last = letters.iter().map(|letter| letter.received[0]).max().expect("some");
+        let last = letters.iter().map(|own| own.received[0]).max().expect("some");
         let all = RATE.serialization(wire(bytes) * u64::from(senders));
         // Beside the packets: a round trip, and the first header.
         let ideal = all + Span::from_us(4);
         let ratio = last.as_us_f64() / ideal.as_us_f64();
         assert!((0.95..1.06).contains(&ratio), "{senders} senders: {ratio}");
-        assert!(letters.iter().all(|letter| letter.sent[0].timeouts == 0));
+        assert!(letters.iter().all(|own| own.sent[0].timeouts == 0));
     }
 }
 
@@ -63,7 +63,7 @@ fn a_permutation_fills_the_fabric() {
     let (_, letters) = run::<Endpoint>(&topology, &config(), 1, letters);
     let ideal_us = RATE.serialization(wire(bytes)).as_us_f64();
     let uses: Vec<f64> =
-        letters.iter().map(|letter| ideal_us / letter.received[0].as_us_f64()).collect();
+        letters.iter().map(|own| ideal_us / own.received[0].as_us_f64()).collect();
     let mean = uses.iter().sum::<f64>() / 16.0;
     assert!(mean >= 0.9, "{mean}: {uses:?}");
 }
@@ -111,7 +111,7 @@ fn sum(fabric: &mut Fabric<Endpoint>, count: fn(&LinkStats) -> u64) -> u64 {
 }
 
 fn last(letters: &[Letter]) -> f64 {
-    letters.iter().map(|letter| letter.received[0]).max().expect("some").as_us_f64()
+    letters.iter().map(|own| own.received[0]).max().expect("some").as_us_f64()
 }
 
 /// An independent implementation takes 181 µs: nearly as long as the links need for data, answers and pulls. Packets on one
@@ -130,7 +130,7 @@ fn a_permutation_of_144_hosts_is_as_fast_as_elsewhere() {
     }
 }
 
-/// Where headers find no room, their senders learn of it at once, and nobody waits for a timer.
+/// Senders of headers that find no room learn of it at once, and nobody waits for a timer.
 #[test]
 fn headers_that_find_no_room_come_back() {
     let topology = wide().build().expect("valid");

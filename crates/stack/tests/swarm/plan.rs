@@ -21,7 +21,7 @@ pub struct Plan {
     pub faults: Vec<Rule>,
     pub outages: Vec<Outage>,
     pub marks_above_bytes: u64,
-    /// Queues drop packets that cannot be marked.
+    /// Queues drop packets that are not ECN-capable.
     pub drops_unmarkable: bool,
     /// The most values that a switch sums; some jobs' fragments are longer.
     pub values_max: u16,
@@ -43,7 +43,7 @@ pub struct JobPlan {
     pub operations: Vec<u64>,
     /// How reliable each operation is.
     pub reliabilities: Vec<Reliability>,
-    /// What makes a fragment of a bounded operation important, at each worker.
+    /// Rule for important fragments of bounded operations, of each worker.
     pub importance: Vec<Importance>,
     /// Type of the values of each operation.
     pub elements: Vec<Element>,

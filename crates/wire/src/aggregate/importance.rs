@@ -6,18 +6,18 @@
 pub struct SumImportance(u8);
 
 impl SumImportance {
-    /// No contributor has said anything.
+    /// Importance is not reported.
     pub const UNKNOWN: SumImportance = SumImportance(0);
     /// No contribution is important.
     pub const NONE: SumImportance = SumImportance(0b01);
     /// All contributions are important.
     pub const ALL: SumImportance = SumImportance(0b10);
-    /// Some contributions are important and some are not.
+    /// A part of the contributions is important.
     pub const PART: SumImportance = SumImportance(0b11);
 
-    /// Lowest of its bits in a byte of a header.
+    /// Lowest bit of the importance in a byte of a header.
     const SHIFT: u8 = 4;
-    /// Its bits in a byte of a header.
+    /// Bits of the importance in a byte of a header.
     pub(super) const MASK: u8 = 0b11 << SumImportance::SHIFT;
 
     /// The importance of one contribution.
