@@ -63,10 +63,6 @@ pub struct Config {
     /// Keys of jobs are derived from them: packets are sealed with them, and what was not is dropped.
     /// Default none: a simulation without attackers.
     pub secrets: Option<Secrets>,
-    /// True if results travel in the class in which the last gradients of their job came. Default false: results are the
-    /// least urgent.
-    // spec: C-16
-    pub keeps_class: bool,
 }
 
 /// Why settings cannot work. The configuration is at fault.
@@ -168,7 +164,6 @@ impl Config {
             job_memory_bytes: u64::MAX,
             memory_bytes: u64::MAX,
             secrets: None,
-            keeps_class: false,
         }
     }
 
@@ -408,11 +403,9 @@ impl Server {
                     gradient: Gradient::decode_checked(prefix, packet.header)?,
                     body: packet.body,
                     ecn: packet.meta.ecn,
+                    dscp: packet.meta.dscp,
                     wire_bytes: packet.meta.wire_bytes,
                 };
-                if self.config.keeps_class {
-                    job.class = packet.meta.dscp;
-                }
                 job.handle_gradient(&arrival, context);
             }
         }

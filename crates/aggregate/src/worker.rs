@@ -163,7 +163,7 @@ impl Worker {
                 config,
                 class: None,
                 key: None,
-                operations: Operations::new(operation, first_sequence),
+                operations: Operations::new(operation, first_sequence, config.importance),
                 fragments: Fragments::new(first_sequence),
                 resume_from: 0,
                 first_unsent: first_sequence,

@@ -5,15 +5,15 @@
 //! (`Trimming` of `thalweg-fabric`), so that the receiver soon knows everything that was sent.
 //! It answers every packet at once, saying whether its payload came, and puts a *pull* into a queue
 //! that all its flows share in turn. Pulls leave at the pace at which full packets can come in. Each
-//! makes a sender send one packet: first those that were cut, then new ones. Only packets that
-//! vanished with their headers wait for a timeout.
+//! makes a sender send one packet: first those that were cut, then new ones. Headers that find no room in a port come
+//! back to their sender. Only packets that vanished with their headers wait for a timeout.
 //!
 //! The packets are those of [`thalweg_wire::flow`]: a pull is a
 //! [`Credit`](thalweg_wire::flow::Credit), and an [`Ack`](thalweg_wire::flow::Ack) that asks for a
 //! packet again is the negative acknowledgement of its `index`.
 //!
-//! Departures from the published system: headers that find no room are dropped and not returned to
-//! their sender; the receiver counts what is on the way and pulls no more than is missing, where the
+//! Departures from the published system: packets whose headers came back leave when nothing else of the message is in
+//! flight, a quarter of a window at a time; the receiver counts what is on the way and pulls no more than is missing, where the
 //! published one takes superfluous pulls out of its queue at the end.
 
 mod config;

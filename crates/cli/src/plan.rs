@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use thalweg_console::{Failure, files};
-use thalweg_core::{Bytes, Dscp, TrafficClass};
+use thalweg_core::{Bytes, Dscp, FULL_FRAME_BYTES, MTU_BYTES, PRIORITIES, TrafficClass};
 use thalweg_deliver::FrontFirst;
 use thalweg_deliver::plan::{LayerCost, Plan, Port, QueuePlan, plan as planned};
 use thalweg_deliver::policy::CONTROL_PRIORITY;
@@ -31,12 +31,20 @@ pub(crate) struct PlanArguments {
     /// it large ones cost four times as much as small ones, and the last layer twice as much as the first
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
-    /// Queues of a port; the most urgent one is for control
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(2..=8))]
-    queues: u8,
+    /// Queues of a port for training; the most urgent one is for control. Default 8, and with --fair 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=8))]
+    queues: Option<u8>,
+    /// Divide each port between training and other traffic: half of the rate and half of the buffer for each. Other
+    /// traffic has one queue more. With more than two queues for training, each has an equal part of its half, and what
+    /// those that are empty leave is divided evenly, so that training may get less than half but never more
+    #[arg(long)]
+    fair: bool,
     /// What waits at a port at most
     #[arg(long, value_name = "SIZE", default_value = "512KB")]
     buffer: Bytes,
+    /// MTU of the links, by which packets are counted
+    #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u16).range(576..))]
+    mtu: u16,
     /// How much of a port's rate the gradients take, from above 0 to less than 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
     load: f64,
@@ -56,6 +64,45 @@ enum Format {
     Sonic,
 }
 
+/// Bytes of a full packet on a link beside its MTU.
+const ETHERNET_BYTES: u32 = FULL_FRAME_BYTES - MTU_BYTES as u32;
+
+/// Division of a port between training and other traffic.
+#[derive(Clone, Copy)]
+enum Classes {
+    /// All that is not training is the least urgent.
+    Strict {
+        /// Queues for training.
+        queues: u8,
+    },
+    /// Each has half of the port.
+    // spec: M-15
+    Fair {
+        /// Queues for training.
+        queues: u8,
+    },
+}
+
+impl Classes {
+    fn of(arguments: &PlanArguments) -> Result<Classes, Failure> {
+        match (arguments.fair, arguments.queues) {
+            (false, queues) => Ok(Classes::Strict { queues: queues.unwrap_or(PRIORITIES as u8) }),
+            (true, Some(8)) => {
+                let text = "--fair leaves a queue to other traffic: give --queues 7 or less";
+                Err(Failure::Usage(text.into()))
+            }
+            (true, queues) => Ok(Classes::Fair { queues: queues.unwrap_or(2) }),
+        }
+    }
+
+    /// Queues for training.
+    fn queues(self) -> u8 {
+        match self {
+            Classes::Strict { queues } | Classes::Fair { queues } => queues,
+        }
+    }
+}
+
 /// Runs it.
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
     if arguments.ports.iter().any(|port| port.trim().is_empty()) {
@@ -65,12 +112,19 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
     let model = model(&arguments.layers)?;
     let costs = costs(&model, arguments.costs.as_deref())?;
     let layers = layer_costs(&model, &costs);
-    let policy = FrontFirst { first_priority: 1, priorities: arguments.queues - 1 };
-    let port = Port { policy, load: arguments.load, ..Port::new(arguments.buffer.as_u64()) };
+    let classes = Classes::of(arguments)?;
+    let policy = FrontFirst { first_priority: 1, priorities: classes.queues() - 1 };
+    // Half of what a port holds is for other traffic, where it has queues of its own.
+    let buffer_bytes = match classes {
+        Classes::Strict { .. } => arguments.buffer.as_u64(),
+        Classes::Fair { .. } => arguments.buffer.as_u64() / 2,
+    };
+    let packet_bytes = u32::from(arguments.mtu) + ETHERNET_BYTES;
+    let port = Port { policy, packet_bytes, load: arguments.load, ..Port::new(buffer_bytes) };
     let plan: Plan = planned(&layers, &port).map_err(Failure::usage)?;
     let document = match arguments.format {
-        Format::Json => document(&model, &plan),
-        Format::Sonic => sonic::document(&plan, &arguments.ports),
+        Format::Json => document(&model, &plan, classes),
+        Format::Sonic => sonic::document(&plan, classes, &arguments.ports),
     };
     files::print(&format!("{document:#}\n"))
 }
@@ -107,9 +161,9 @@ fn layer_costs(model: &Model, costs: &[LossCost]) -> Vec<LayerCost> {
 }
 
 /// The plan as JSON.
-fn document(model: &Model, plan: &Plan) -> Value {
+fn document(model: &Model, plan: &Plan, classes: Classes) -> Value {
     let queues: Vec<Value> = plan.queues.iter().map(|own| queue_document(model, own)).collect();
-    json!({
+    let mut document = json!({
         "model": model.name(),
         "control": {
             "priority": CONTROL_PRIORITY,
@@ -117,7 +171,11 @@ fn document(model: &Model, plan: &Plan) -> Value {
         },
         "queues": queues,
         "cost_rounds": plan.cost,
-    })
+    });
+    if let Classes::Fair { .. } = classes {
+        document["weights"] = json!({ "training": 1, "other": 1 });
+    }
+    document
 }
 
 fn queue_document(model: &Model, queue: &QueuePlan) -> Value {

@@ -69,6 +69,50 @@ fn a_switch_can_read_it() {
     assert_eq!(tables["PORT_QOS_MAP"]["Ethernet4"]["tc_to_queue_map"], "thalweg");
 }
 
+/// Other traffic has a queue, and as much weight as all queues of gradients.
+#[test]
+fn fair_classes_divide_ports() {
+    for (queues, data) in [(None, 1), (Some("2"), 1), (Some("7"), 6)] {
+        let own = queues.map(|queues| ["--queues", queues]);
+        let arguments =
+            ["--layers", "vgg16", "--fair"].into_iter().chain(own.into_iter().flatten());
+        let arguments: Vec<&str> = arguments.collect();
+        let tables = document(&[&arguments[..], &["--format", "sonic"]].concat());
+        let queues = tables["QUEUE"].as_object().expect("queues");
+        let weight = |name: &str| -> u32 {
+            let scheduler = &tables["SCHEDULER"][queues[name]["scheduler"].as_str().expect(name)];
+            assert_eq!(scheduler["type"], "DWRR", "{name}");
+            scheduler["weight"].as_str().and_then(|text| text.parse().ok()).expect(name)
+        };
+        assert_eq!(tables["SCHEDULER"]["thalweg"]["type"], "STRICT");
+        assert_eq!(queues["Ethernet0|7"]["scheduler"], "thalweg");
+        let gradients: Vec<u32> =
+            (0..data).map(|at| weight(&format!("Ethernet0|{}", 6 - at))).collect();
+        assert_eq!(gradients.iter().sum::<u32>(), weight("Ethernet0|0"));
+        assert_eq!(queues.len(), data + 2);
+        // The code points of training reach its queues, whatever their priority, and no other does.
+        let codes = tables["DSCP_TO_TC_MAP"]["thalweg"].as_object().expect("a map");
+        let training = (0..64).filter(|code| codes[&code.to_string()] != "0");
+        assert_eq!(training.collect::<Vec<u32>>(), (0..8).map(|at| 8 * at + 2).collect::<Vec<_>>());
+        let plan = document(&arguments);
+        let limits = plan["queues"].as_array().expect("queues").iter();
+        let bytes: u64 = limits.map(|queue| queue["limit_bytes"].as_u64().expect("bytes")).sum();
+        assert!((250_000..=256_000).contains(&bytes), "half of the buffer: {bytes}");
+        assert_eq!(plan["weights"]["training"], plan["weights"]["other"]);
+    }
+}
+
+#[test]
+fn packets_are_as_long_as_the_mtu_says() {
+    let limit = |mtu| {
+        let plan =
+            document(&["--layers", "vgg16", "--queues", "2", "--buffer", "1MB", "--mtu", mtu]);
+        plan["queues"][0]["limit_bytes"].as_u64().expect("bytes")
+    };
+    assert_eq!(limit("1500"), 1_000_000 / 1_538 * 1_538);
+    assert_eq!(limit("9000"), 1_000_000 / 9_038 * 9_038);
+}
+
 #[test]
 fn what_cannot_be_planned_is_explained() {
     for (arguments, word) in [
@@ -76,6 +120,7 @@ fn what_cannot_be_planned_is_explained() {
         (&["--layers", "alexnet", "--load", "1"], "load"),
         (&["--layers", "alexnet", "--buffer", "1KB"], "too small"),
         (&["--layers", "alexnet", "--costs", "no-such-file"], "no-such-file"),
+        (&["--layers", "alexnet", "--fair", "--queues", "8"], "--queues 7"),
     ] {
         let output = plan(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);

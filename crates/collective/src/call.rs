@@ -1,6 +1,8 @@
 //! What a sum is asked for with.
 
-use thalweg_core::Fingerprint;
+use thalweg_core::{
+    Dscp, FRONT_PRIORITY, Fingerprint, LAYER_PRIORITIES, TrafficClass, layer_priority,
+};
 use thalweg_deliver::LossBound;
 use thalweg_values::Tensor;
 
@@ -14,8 +16,8 @@ pub struct SumCall {
     /// The layer of the model that they belong to, from 0 at the front: how urgent they are, where that
     /// makes a difference.
     pub layer: u16,
-    /// How many layers the model has, for aggregation: without it all are as urgent. Deliveries have that in
-    /// their settings.
+    /// How many layers the model has, for aggregation and for sums over flows: without it all are as urgent. Deliveries
+    /// have that in their settings.
     pub layers: Option<u16>,
     /// The largest share of it that may be missing. Without it, what the settings say. Flows lose nothing.
     pub loss: Option<LossBound>,
@@ -38,6 +40,8 @@ impl From<Tensor> for SumCall {
 pub(crate) struct Care {
     /// The layer of the model that the values belong to.
     pub layer: u16,
+    /// Class of packets over flows. Without it, that of the settings.
+    pub dscp: Option<Dscp>,
     /// The largest share of a message that may be missing. Without it, what the settings say.
     pub loss: Option<LossBound>,
 }
@@ -56,7 +60,11 @@ impl Care {
 
 impl SumCall {
     pub(crate) fn care(&self) -> Care {
-        Care { layer: self.layer, loss: self.loss }
+        // spec: M-03
+        let priority =
+            |layers| layer_priority(self.layer, layers, FRONT_PRIORITY, LAYER_PRIORITIES);
+        let dscp = |layers| Dscp::of_priority(priority(layers)).in_class(TrafficClass::Training);
+        Care { layer: self.layer, dscp: self.layers.map(dscp), loss: self.loss }
     }
 
     /// The fingerprint of the operation.
@@ -74,7 +82,7 @@ mod tests {
     #[test]
     fn a_sum_is_exact_unless_both_ends_allow_a_loss() {
         let tenth = LossBound::new(0.1).expect("a share");
-        let coverage = |loss, settings| Care { layer: 0, loss }.coverage(settings);
+        let coverage = |loss, settings| Care { loss, ..Care::default() }.coverage(settings);
         assert_eq!(coverage(None, LossBound::EXACT), Coverage::Exact);
         assert_eq!(coverage(Some(tenth), LossBound::EXACT), Coverage::Exact);
         assert_eq!(coverage(Some(LossBound::EXACT), tenth), Coverage::Exact);

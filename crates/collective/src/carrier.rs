@@ -229,14 +229,14 @@ impl Carrier {
 
 impl Flows {
     fn send(&mut self, now: Time, dst: NodeId, message: NumberedMessage) -> Result<(), StartError> {
-        let NumberedMessage { index, block, frame, .. } = message;
+        let NumberedMessage { index, block, frame, care, .. } = message;
         let Block::Bytes(mut body) = block else { unreachable!("blocks of flows are bytes") };
         if let (Some(frame), Payload::Bytes(bytes)) = (frame, &mut body) {
             frame.frame(bytes);
         }
         // Every message may take another path, as parallel connections do.
-        let message =
-            Message { dst, body, tagger: FlowTagger::Fixed(self.tag), entropy: index as u16 };
+        let tag = Tag { dscp: care.dscp.unwrap_or(self.tag.dscp), ..self.tag };
+        let message = Message { dst, body, tagger: FlowTagger::Fixed(tag), entropy: index as u16 };
         let number = self.first_message + index;
         self.endpoint.start_numbered(now, number, message).map(|_| ())
     }
@@ -246,13 +246,18 @@ impl Flows {
         let index = |number: u64| number.checked_sub(self.first_message);
         loop {
             return Some(match self.endpoint.poll_event()? {
-                thalweg_flow::Event::Received(Received { src, flow, bytes, body, .. }) => {
+                thalweg_flow::Event::Received(Received {
+                    src, flow, bytes, body, dscp, ..
+                }) => {
                     let payload = body.map_or(Payload::Length(bytes), Payload::Bytes);
                     match index(flow.number()) {
                         Some(index) => {
                             let frame = frame_of(&payload);
                             let message = NumberedMessage::new(index, Block::Bytes(payload));
-                            let message = NumberedMessage { frame, ..message };
+                            // The sum of what has come goes back in the same class.
+                            // spec: M-03
+                            let care = Care { dscp: Some(dscp), ..message.care };
+                            let message = NumberedMessage { frame, care, ..message };
                             News::Received { src, message }
                         }
                         None => News::Unnumbered,

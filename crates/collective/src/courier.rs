@@ -161,7 +161,7 @@ impl Courier {
                 };
                 let message = NumberedMessage {
                     index: received.name.operation.0,
-                    care: Care { layer: received.layer, loss: None },
+                    care: Care { layer: received.layer, ..Care::default() },
                     leg: Leg::Gradient,
                     frame,
                     coverage,

@@ -9,9 +9,9 @@ use thalweg_wire::deliver::Refusal;
 use thiserror::Error;
 
 use crate::budget::LossBound;
-use crate::importance::Importance;
 use crate::policy::{FrontFirst, Policy};
 use crate::segments::value_bytes;
+use thalweg_values::Importance;
 
 /// Names a tensor on its way between this node and another. Both ends use the same operation and tensor;
 /// no name may be used again in the same direction.

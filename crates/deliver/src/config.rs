@@ -32,6 +32,8 @@ pub struct Config {
     pub start: Start,
     /// Order of tensors that wait. Default by packets, as published.
     pub order: SendOrder,
+    /// Order of the segments of a tensor. Default as they lie, as published.
+    pub segments: SegmentOrder,
     /// How long to wait for an answer before a question is repeated. Default from 50 µs to 64 ms, 1 ms
     /// before anything was measured. A question that is repeated too early costs two small packets and
     /// nothing else, so that the least wait need not be that of a retransmission.
@@ -72,6 +74,17 @@ pub enum SendOrder {
     Tensors,
 }
 
+/// Order in which the segments of a tensor leave. It begins at another segment in every operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SegmentOrder {
+    /// One after the other. What a receiver that has enough cuts off is important or not.
+    AsTheyLie,
+    /// The important ones before the others, so that a receiver that has enough cuts off what is not important. Magnitudes
+    /// are read once more, when the tensor is posted.
+    // spec: M-04
+    ImportantFirst,
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -85,6 +98,7 @@ impl Default for Config {
             paths: 256,
             start: Start::AfterAccept,
             order: SendOrder::Packets,
+            segments: SegmentOrder::AsTheyLie,
             waits: RtoLimits {
                 initial: Span::from_ms(1),
                 min: Span::from_us(50),

@@ -5,7 +5,7 @@
 //! for completions. See [`Endpoint`] for what it promises and [`Config`] for its settings.
 //!
 //! Way of a packet: `endpoint` → `outgoing` (whose turn is it?) → `sender` (which segment, is it
-//! [important](importance)?), [`policy`] (which class?), `peer` (when, over which path?) → the other
+//! [important](Importance)?), [`policy`] (which class?), `peer` (when, over which path?) → the other
 //! side's `endpoint` → `incoming`, `receiver` (where does it belong, is it enough?), and "stop" back.
 //!
 //! A part of the crate `thalweg`, without a promise of stability: depend on that one.
@@ -16,7 +16,6 @@ mod call;
 mod config;
 mod endpoint;
 mod flight;
-pub mod importance;
 mod incoming;
 mod outgoing;
 mod peer;
@@ -32,9 +31,9 @@ pub use call::{
     Completion, Failed, Failure, Lost, NOTE_BYTES, Name, Note, Offered, PostError, ReceiveCall,
     Received, SendCall, Sent,
 };
-pub use config::{Config, ConfigError, SendOrder, Start};
+pub use config::{Config, ConfigError, SegmentOrder, SendOrder, Start};
 pub use endpoint::Endpoint;
-pub use importance::Importance;
 pub use policy::{BackFirst, FrontFirst, Policy, Segment};
 pub use segments::trailer_limit;
 pub use stats::Stats;
+pub use thalweg_values::Importance;

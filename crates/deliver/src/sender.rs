@@ -12,15 +12,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use thalweg_core::{Body, BodySize, Bytes, Outbox, Purpose, Span, Time, fibonacci};
+use thalweg_core::{Body, BodySize, Bytes, Outbox, Purpose, Span, Time};
 use thalweg_transport::{Backoff, Credentials, Envelope};
+use thalweg_values::importance::{Importance, Threshold, is_drawn, write_and_sum};
 use thalweg_values::{Bits, Tensor, TensorSlice};
 use thalweg_wire::deliver::{Ack, Data, TensorName, Verb, bitmap_bytes};
 
 use crate::budget::{LossBound, first_segment};
 use crate::call::{Name, Note, PostError, SendCall, Sent};
-use crate::config::{Config, SendOrder, Start};
-use crate::importance::{Threshold, write_and_sum};
+use crate::config::{Config, SegmentOrder, SendOrder, Start};
 use crate::peer::{Departure, Peer, Waiting};
 use crate::policy::{Policy, Segment};
 use crate::segments::{Segments, trailer_limit, value_bytes};
@@ -48,6 +48,8 @@ pub(crate) struct Sender {
     layers: u16,
     loss: LossBound,
     threshold: Threshold,
+    /// The important segments, if they leave before the others.
+    important: Option<Bits>,
     policy: Arc<dyn Policy>,
     note: Option<Note>,
     trailer: Arc<[u8]>,
@@ -110,16 +112,17 @@ impl Sender {
         if range.start > range.end || range.end > values.len() {
             return Err(PostError::Range { end: range.end, length: values.len() });
         }
-        let length = range.end - range.start;
-        let bytes = length.checked_mul(value_bytes(&values)).ok_or(PostError::TooLong(length))?;
-        let most = trailer_limit(bytes);
-        let trailer_bytes = u32::try_from(trailer.len()).ok().filter(|own| u64::from(*own) <= most);
-        let trailer_bytes =
-            trailer_bytes.ok_or(PostError::Trailer { bytes: trailer.len() as u64, most })?;
-        let segments = Segments::new(Bytes::new(bytes), trailer_bytes, config.segment_bytes)
-            .ok_or(PostError::TooLong(length))?;
+        let segments = cut(config, &values, &range, trailer.len() as u64)?;
         let source = values.slice(range.clone());
-        let threshold = Threshold::sampled(importance, source, &segments, name.operation);
+        let own = |index| source.slice(segments.values(index, source.value_bytes()));
+        let count = segments.tensor_count();
+        let threshold = Threshold::sampled(importance, count, name.operation, own);
+        // Both rounds of a pass are counted with one number.
+        let has_rounds = config.segments == SegmentOrder::ImportantFirst
+            && importance != Importance::All
+            && segments.count() <= u32::MAX / 2;
+        let its = |index| threshold.is_important(own(index), name.operation, index.into());
+        let important = has_rounds.then(|| important(&segments, its));
         Ok(Sender {
             name,
             peer,
@@ -152,6 +155,7 @@ impl Sender {
             layers,
             loss,
             threshold,
+            important,
             policy,
             note,
             trailer,
@@ -198,8 +202,8 @@ impl Sender {
     pub fn check(&self) {
         self.arrived.check();
         assert_eq!(self.arrived.len(), self.segments.count(), "every segment has a bit");
-        let count = self.segments.count();
-        assert!(self.done <= count, "{} of {count} segments of a pass were sent", self.done);
+        let steps = self.steps();
+        assert!(self.done <= steps, "{} of {steps} steps of a pass were made", self.done);
         let goes_on = self.is_asking || self.is_sending() || self.deadline != Time::NEVER;
         assert!(goes_on, "a sender asks, sends, or waits for a time");
         let has_next = !self.is_sending() || self.position(self.done).is_some();
@@ -417,7 +421,7 @@ impl Sender {
             return true;
         }
         write_and_sum(source, body).map_or_else(
-            || self.is_drawn(index),
+            || is_drawn(self.name.operation, index.into()),
             |sum| self.threshold.is_below(sum, source.len() as usize),
         )
     }
@@ -439,12 +443,6 @@ impl Sender {
         self.passes > 0 || self.is_spent || allowed < u64::from(self.segments.bytes(index))
     }
 
-    /// Values that nobody reads are large in every other packet, evenly spread.
-    fn is_drawn(&self, index: u32) -> bool {
-        let number = self.name.operation.0.wrapping_add(u64::from(index));
-        fibonacci(number) >> 63 == 1
-    }
-
     fn segment(&self, index: u32, is_important: bool) -> Segment {
         Segment {
             layer: self.layer,
@@ -459,19 +457,39 @@ impl Sender {
     /// arrived; and how many steps that is.
     #[inline]
     fn position(&self, mut done: u32) -> Option<(u32, u32)> {
-        let count = self.segments.count();
-        while done < count {
+        let (count, steps) = (self.segments.count(), self.steps());
+        while done < steps {
             let steps_to_end = count - self.first;
-            // A pass goes to the end and then from the start.
-            let (at, end) = if done < steps_to_end {
-                (self.first + done, count)
+            let (is_second_round, step) = (done >= count, done % count);
+            // A round goes to the end and then from the start.
+            let (at, end) = if step < steps_to_end {
+                (self.first + step, count)
             } else {
-                (done - steps_to_end, self.first)
+                (step - steps_to_end, self.first)
             };
-            match self.arrived.next_absent(at).filter(|&index| index < end) {
+            match self.next_absent(at..end, !is_second_round) {
                 Some(index) => return Some((done + (index - at), index)),
                 None => done += end - at,
             }
+        }
+        None
+    }
+
+    /// Number of steps of a pass: one for each segment, or two where the important ones leave first.
+    fn steps(&self) -> u32 {
+        self.segments.count() * if self.important.is_some() { 2 } else { 1 }
+    }
+
+    /// The first segment of a range that is not known to have arrived and leaves in this round.
+    #[inline]
+    fn next_absent(&self, range: Range<u32>, is_first_round: bool) -> Option<u32> {
+        let mut at = range.start;
+        while let Some(index) = self.arrived.next_absent(at).filter(|&index| index < range.end) {
+            let leaves = |important: &Bits| important.contains(index) == is_first_round;
+            if self.important.as_ref().is_none_or(leaves) {
+                return Some(index);
+            }
+            at = index + 1;
         }
         None
     }
@@ -515,6 +533,33 @@ impl Sender {
         self.heard_at = now;
         self.questions.reset();
     }
+}
+
+/// Cuts a part of a tensor, and its trailer, into segments.
+fn cut(
+    config: &Config,
+    values: &Tensor,
+    range: &Range<u64>,
+    trailer_bytes: u64,
+) -> Result<Segments, PostError> {
+    let length = range.end - range.start;
+    let bytes = length.checked_mul(value_bytes(values)).ok_or(PostError::TooLong(length))?;
+    let most = trailer_limit(bytes);
+    let trailer = u32::try_from(trailer_bytes).ok().filter(|own| u64::from(*own) <= most);
+    let trailer = trailer.ok_or(PostError::Trailer { bytes: trailer_bytes, most })?;
+    Segments::new(Bytes::new(bytes), trailer, config.segment_bytes)
+        .ok_or(PostError::TooLong(length))
+}
+
+/// The important segments of a tensor, and those of its trailer.
+fn important(segments: &Segments, is_important: impl Fn(u32) -> bool) -> Bits {
+    let mut bits = Bits::new(segments.count());
+    for index in 0..segments.count() {
+        if index >= segments.tensor_count() || is_important(index) {
+            bits.insert(index);
+        }
+    }
+    bits
 }
 
 /// The name as it travels.

@@ -54,6 +54,13 @@ pub struct Program {
     pub door: Door,
 }
 
+impl Program {
+    /// A machine that is shown the packets sent to the address of the switch.
+    pub fn addressed(machine: Box<dyn SwitchMachine>) -> Program {
+        Program { machine, door: Door::Addressed }
+    }
+}
+
 /// Which packets a switch shows to its program. The others are just forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Door {

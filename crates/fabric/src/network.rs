@@ -245,6 +245,7 @@ impl Network {
             Admission::Trimmed { packet: cut, header_bytes } => {
                 self.trim(link_id, packet, cut, header_bytes);
             }
+            Admission::Returned { header_bytes } => self.send_back(link_id, packet, header_bytes),
             Admission::Displaced(victim) => {
                 self.displace(link_id, victim);
                 self.enqueue(link_id, packet);
@@ -275,6 +276,18 @@ impl Network {
         if link.eager {
             link.rearm(link_id, self.now, &mut self.agenda);
         }
+    }
+
+    /// Sends a packet with payload back to its sender, as a header; drops any other.
+    #[cold]
+    fn send_back(&mut self, link_id: LinkId, packet: PacketRef, header_bytes: u32) {
+        if !self.pool.turn_round(packet, header_bytes) {
+            return self.turn_away(link_id, packet, DropReason::QueueFull);
+        }
+        let link = &mut self.links[link_id.index()];
+        link.stats.returned_packets += 1;
+        let at = link.from;
+        self.forward(at, packet, None);
     }
 
     /// A packet was put out of a queue.

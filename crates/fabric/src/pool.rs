@@ -17,6 +17,8 @@ struct Slot {
     has_bytes: bool,
     /// Whether somebody holds it.
     is_taken: bool,
+    /// True if it has a payload, or had one before that was cut off, and was not sent back yet.
+    can_return: bool,
 }
 
 /// Packet memory that is used over and over.
@@ -40,7 +42,8 @@ impl Pool {
             BodySize::Bytes(bytes) => (bytes, true),
         };
         let meta = Meta { src, ..Meta::default() };
-        self.slots[index] = Slot { meta, body_bytes, has_bytes, is_taken: true };
+        let can_return = body_bytes > 0;
+        self.slots[index] = Slot { meta, body_bytes, has_bytes, is_taken: true, can_return };
         self.headers[index] = [0; HEADER_BYTES];
         if has_bytes {
             let body = self.body_mut(index);
@@ -73,6 +76,18 @@ impl Pool {
         if slot.has_bytes {
             self.body_mut(packet.0 as usize).clear();
         }
+    }
+
+    /// Turns a packet round, as a header: its sender becomes its destination. `false`, and nothing changes, if it never had
+    /// a payload or was turned round before.
+    pub fn turn_round(&mut self, packet: PacketRef, header_bytes: u32) -> bool {
+        let slot = &mut self.slots[packet.0 as usize];
+        if !std::mem::take(&mut slot.can_return) {
+            return false;
+        }
+        slot.meta.dst = slot.meta.src;
+        self.trim(packet, header_bytes);
+        true
     }
 
     /// Gives a packet back.

@@ -39,6 +39,11 @@ pub enum Admission {
         /// What it occupies of a link from now on. The queue counts that already.
         header_bytes: u32,
     },
+    /// There was no room, not even for its header. It goes back to its sender, if it had a payload.
+    Returned {
+        /// Bytes that its header occupies of a link.
+        header_bytes: u32,
+    },
     /// It does not wait yet: this one, which waited, was put out to make room. Ask again.
     Displaced(PacketRef),
 }

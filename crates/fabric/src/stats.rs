@@ -13,6 +13,8 @@ pub struct LinkStats {
     pub marked_packets: u64,
     /// Packets that its queue cut to their headers.
     pub trimmed_packets: u64,
+    /// Packets that were sent back to their sender as headers: there was no room even for these.
+    pub returned_packets: u64,
     /// Packets that a fault doubled.
     pub duplicated_packets: u64,
     /// Packets that a fault lost on the wire.

@@ -5,14 +5,14 @@ mod common;
 use common::{Probe, Shot, TEN_GBPS, finish, link, packets, serialization, star, us};
 use thalweg_core::{Ecn, NodeId, Span, Time};
 use thalweg_fabric::{
-    Buffer, Bystander, Config, Discipline, Door, DropReason, Fabric, Limit, Marking, Pause, Program,
+    Buffer, Bystander, Config, Discipline, DropReason, Fabric, Limit, Marking, Pause, Program,
 };
 
 /// Probes around one switch, whose program sends `plan`.
 fn fabric_with_plan(hosts: u32, config: &Config, plan: Vec<Shot>) -> Fabric<Probe> {
     let mut fabric = Fabric::new(star(hosts), config, 1, |_| Probe::default());
     let machine = Box::new(Probe::new(plan));
-    fabric.install(NodeId(hosts), Program { machine, door: Door::Addressed });
+    fabric.install(NodeId(hosts), Program::addressed(machine));
     fabric
 }
 
@@ -123,7 +123,7 @@ fn to_look_at_a_queue_changes_nothing() {
             _ => Probe::default(),
         });
         let machine = Box::new(Probe::new(plan));
-        fabric.install(NodeId(4), Program { machine, door: Door::Addressed });
+        fabric.install(NodeId(4), Program::addressed(machine));
         let one_event = Limit { until: Time::NEVER, events: 1 };
         while fabric.run(&mut Bystander, one_event) != Pause::Quiet {
             for port in (0..2).filter(|_| looks) {

@@ -177,6 +177,8 @@ pub(crate) struct TransportTable {
     pub(crate) delivery_start: Option<DeliveryStartWord>,
     /// the order of tensors that wait,
     pub(crate) delivery_order: Option<DeliveryOrderWord>,
+    /// the order of the packets of a tensor,
+    pub(crate) delivery_segments: Option<DeliverySegmentsWord>,
     /// the round trip above which it falls,
     pub(crate) delivery_high: Option<Span>,
     /// and the base round trip from which on its thresholds grow with it.
@@ -214,6 +216,14 @@ pub(crate) enum DeliveryFloorWord {
 pub(crate) enum DeliveryOrderWord {
     Packets,
     Tensors,
+}
+
+/// Order of the packets of a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DeliverySegmentsWord {
+    AsTheyLie,
+    ImportantFirst,
 }
 
 /// Rate of a burst of deliveries that begins.
@@ -326,6 +336,8 @@ pub(crate) struct AggregationTable {
     pub(crate) timeout: Option<Span>,
     pub(crate) reordering_packets: Option<u32>,
     pub(crate) span_fragments: Option<u16>,
+    /// Rule that tells important fragments of bounded sums apart.
+    pub(crate) importance: Option<ImportanceWord>,
     pub(crate) stale_after: Option<Span>,
     pub(crate) ask_gap: Option<Span>,
     pub(crate) levels: Option<u32>,
@@ -348,6 +360,14 @@ pub(crate) enum RecoveryWord {
     #[default]
     Selective,
     Paper,
+}
+
+/// Rule that tells important fragments apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ImportanceWord {
+    PacketMean,
+    All,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]

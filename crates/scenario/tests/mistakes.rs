@@ -175,11 +175,11 @@ fn jobs_over_flows_send_by_windows() {
 }
 
 #[test]
-fn only_what_is_aggregated_has_priorities_by_layer() {
-    let job = "training = { model = \"googlenet\", workers = [0, 1], server = 2, iterations = 1, \
+fn switchml_has_no_priorities_by_layer() {
+    let job = "training = { model = \"googlenet\", collective = \"switchml\", workers = [0, 1], iterations = 1, \
                forward = \"1ms\", backward = \"1ms\", layer-priorities = true }";
-    let expected = "traffic.0.training.layer-priorities: server gives no packet of its own a priority: take \
-                    this away, or write transport = \"deliver\", which always does";
+    let expected = "traffic.0.training.layer-priorities: switchml gives no packet of its own a priority: take \
+                    this away";
     assert_eq!(complaint("", "", job), expected);
 }
 

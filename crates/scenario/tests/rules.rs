@@ -1,6 +1,15 @@
 //! Rules of deliveries that are not published: a job with each of them alone, and with all but one.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use thalweg_core::{Ecn, Packet, Time};
+use thalweg_fabric::LinkId;
+use thalweg_fabric::trace::{Incident, Tracer};
 use thalweg_scenario::{Outcome, Scenario};
+use thalweg_wire::deliver::Data;
+use thalweg_wire::{Kind, peek};
 use thalweg_workload::models;
 
 /// Every rule: its name, its setting, and the published one.
@@ -37,6 +46,34 @@ fn run(text: &str, seed: u64) -> Outcome {
     let outcome = scenario.unwrap_or_else(|error| panic!("{error}")).run_bare(seed).finish();
     assert_eq!(outcome.check, Ok(()), "{text}");
     outcome
+}
+
+/// Counts the important packets of deliveries that are dropped: those that are ECN-capable.
+#[derive(Clone, Default)]
+struct ImportantDrops(Arc<AtomicU64>);
+
+impl Tracer for ImportantDrops {
+    fn on(&mut self, _: Time, _: Option<LinkId>, incident: Incident, packet: Packet<'_>) {
+        let is_data = || peek(packet.header).is_ok_and(|prefix| prefix.kind() == Kind::DeliverData);
+        if matches!(incident, Incident::Dropped(_))
+            && packet.meta.ecn != Ecn::NotCapable
+            && is_data()
+        {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The same run, and how many important packets were dropped.
+fn run_counted(text: &str, seed: u64) -> (Outcome, u64) {
+    let scenario = Scenario::parse("rules.toml", text, &|name| Ok(model(name)));
+    let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
+    let mut run = scenario.run_bare(seed);
+    let drops = ImportantDrops::default();
+    run.trace(Box::new(drops.clone()));
+    let outcome = run.finish();
+    assert_eq!(outcome.check, Ok(()), "{text}");
+    (outcome, drops.0.load(Ordering::Relaxed))
 }
 
 /// Mean of all iterations but the first, in µs.
@@ -141,6 +178,100 @@ port-buffer = "512KB"
 training = {{ collective = "server", chunk = "1MB", bucket = "4MB", json = "vgg16/40", iterations = 8, forward = "250us", backward = "500us", workers = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], servers = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], transport = "deliver"{job} }}
 "#
     )
+}
+
+/// Prints important packets dropped in each part, by the thresholds of queues and of the rate.
+#[test]
+#[ignore = "takes minutes: prints a table of the documentation"]
+fn important_packets_dropped() {
+    const BOUND: &str = ", loss = 0.1, parameters = \"keep-value\"";
+    let queues = |first: u32, step: u32, counts: &str| {
+        let thresholds: Vec<String> =
+            (0..7).map(|at| format!("\"{}KB\"", first + at * step)).collect();
+        format!(
+            "queues = \"strict\"\ndrop-unmarkable = true\necn-counts = \"{counts}\"\n\
+             ecn-thresholds = [\"512KB\", {}]",
+            thresholds.join(", ")
+        )
+    };
+    let switches = [
+        ("A", String::new()),
+        ("A + B, 60 to 120 KB of a queue", queues(60, 10, "queue")),
+        ("A + B, 128 to 256 KB of a port", queues(128, 21, "port")),
+        ("A + B, 256 to 384 KB of a port", queues(256, 21, "port")),
+    ];
+    for high in ["125us", "40us", "30us", "20us"] {
+        for (part, switch) in &switches {
+            let transport = format!(
+                "spray = false\ndelivery-high = \"{high}\"\n{}",
+                keys(&[true; RULES.len()])
+            );
+            let (outcome, important) = run_counted(&parts(switch, &transport, BOUND), 1);
+            println!(
+                "| {part} | {high} | {:.0} | {important} | {} |",
+                steady_us(&outcome),
+                outcome.stats.dropped()
+            );
+        }
+    }
+}
+
+/// When the first and the last packet of each chunk that is pushed came to its server, by server and chunk.
+#[derive(Clone, Default)]
+struct Chunks(Arc<Mutex<BTreeMap<(u32, u64), (Time, Time)>>>);
+
+impl Tracer for Chunks {
+    fn on(&mut self, now: Time, _: Option<LinkId>, incident: Incident, packet: Packet<'_>) {
+        let Ok(data) = Data::decode(packet.header) else { return };
+        // Sums have odd numbers.
+        if matches!(incident, Incident::Arrived) && data.name.operation.is_multiple_of(2) {
+            let mut chunks = self.0.lock().expect("nobody panics with it");
+            let place = (packet.meta.dst.0, data.name.operation);
+            let (_, last) = chunks.entry(place).or_insert((now, now));
+            *last = now;
+        }
+    }
+}
+
+/// Prints how long a server collects a chunk, by the order of tensors and the number of servers.
+#[test]
+#[ignore = "takes minutes: prints a table of the documentation"]
+fn orders_of_tensors_with_several_servers() {
+    const SWITCH: &str = "queues = \"strict\"\ndrop-unmarkable = true\n\
+        ecn-thresholds = [\"1MB\", \"60KB\", \"70KB\", \"80KB\", \"90KB\", \"100KB\", \"110KB\", \"120KB\"]";
+    for (queues, switch) in [("eight", SWITCH), ("one", "port-buffer = \"1MB\"")] {
+        for (servers, order) in [(1, "packets"), (1, "tensors"), (8, "packets"), (8, "tensors")] {
+            let list: Vec<String> = (0..servers).map(|server: u32| server.to_string()).collect();
+            let text = format!(
+                r#"title = "orders"
+[topology.one-switch]
+hosts = 8
+host-cable = {{ rate = "100Gbps", delay = "1us" }}
+[switch]
+{switch}
+[transport]
+delivery-order = "{order}"
+[[traffic]]
+training = {{ collective = "server", chunk = "1MB", bucket = "4MB", json = "vgg16/40", iterations = 4, forward = "250us", backward = "500us", workers = [0, 1, 2, 3, 4, 5, 6, 7], servers = [{}], transport = "deliver", loss = 0.1, parameters = "keep-value" }}
+"#,
+                list.join(", ")
+            );
+            let scenario = Scenario::parse("rules.toml", &text, &|name| Ok(model(name)));
+            let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
+            let mut run = scenario.run_bare(1);
+            let chunks = Chunks::default();
+            run.trace(Box::new(chunks.clone()));
+            let outcome = run.finish();
+            let chunks = chunks.0.lock().expect("nobody panics with it");
+            let spans = chunks.values().map(|(first, last)| last.since(*first).as_us_f64());
+            let mean_us = spans.sum::<f64>() / chunks.len() as f64;
+            println!(
+                "| {queues} | {servers} | {order} | {:.0} | {mean_us:.0} | {} |",
+                steady_us(&outcome),
+                outcome.stats.dropped()
+            );
+        }
+    }
 }
 
 /// Prints the table of docs/delivery.md.

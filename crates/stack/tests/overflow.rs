@@ -9,7 +9,7 @@ use thalweg_aggregate::{
 use thalweg_collective::Event as SumEvent;
 use thalweg_core::{JobId, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
-use thalweg_fabric::{Config, Director, Door, Fabric, Hosts, Limit, Pause, Program};
+use thalweg_fabric::{Config, Director, Fabric, Hosts, Limit, Pause, Program};
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_values::Tensor;
@@ -95,7 +95,7 @@ fn run(numeric: Numeric) -> (Vec<Vec<f32>>, server::Stats) {
         host
     });
     let machine = Switch::new(switch::Config::new(SWITCH)).expect("defaults work");
-    fabric.install(SWITCH, Program { machine: Box::new(machine), door: Door::Addressed });
+    fabric.install(SWITCH, Program::addressed(Box::new(machine)));
     let mut listener = Listener::default();
     let end = Time::ZERO + Span::from_s(1);
     assert_eq!(fabric.run(&mut listener, Limit::until(end)), Pause::Done);

@@ -79,7 +79,6 @@ pub(crate) fn server(me: NodeId, secrets: Secrets, memory: MemoryBudget) -> serv
     server::Config {
         ask_gap: ASK_GAP,
         secrets: Some(secrets),
-        keeps_class: true,
         job_memory_bytes: memory.job_bytes(),
         memory_bytes: memory.total_bytes,
         ..server::Config::new(me)

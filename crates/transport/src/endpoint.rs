@@ -52,6 +52,9 @@ pub trait Protocol: Sized {
     /// True where data may come without its payload: cut off by a switch, or sent to ask.
     const TAKES_HEADERS: bool = false;
 
+    /// True where switches send headers back to their sender.
+    const TAKES_RETURNS: bool = false;
+
     /// True where receivers give leave to send.
     const TAKES_CREDIT: bool = false;
 
@@ -83,6 +86,9 @@ pub trait Protocol: Sized {
 
     /// An acknowledgement came.
     fn on_ack(&mut self, inbox: &mut Inbox, now: Time, src: NodeId, ack: &Ack);
+
+    /// The header of a packet that it has sent came back: no port had room for it.
+    fn on_return(&mut self, _now: Time, _data: &Data) {}
 
     /// Leave to send came.
     fn on_credit(&mut self, _now: Time, _src: NodeId, _credit: &Credit) {}
@@ -313,6 +319,9 @@ impl<P: Protocol> Endpoint<P> {
                 self.inbox.dropped.foreign += 1;
             }
             Kind::FlowData => match Data::decode_checked(prefix, header) {
+                Ok(data) if P::TAKES_RETURNS && has_come_back(packet) => {
+                    self.protocol.on_return(now, &data);
+                }
                 Ok(data) => self.handle_data(now, &data, packet),
                 Err(_) => self.inbox.dropped.malformed += 1,
             },
@@ -347,6 +356,11 @@ impl<P: Protocol> Endpoint<P> {
             _ => self.inbox.dropped.malformed += 1,
         }
     }
+}
+
+/// Returns whether a packet was turned round by a switch: it comes from the node that it has come to.
+fn has_come_back(packet: &Packet<'_>) -> bool {
+    packet.meta.src == packet.meta.dst && packet.body.is_empty()
 }
 
 impl<P: Protocol> Check for Endpoint<P> {

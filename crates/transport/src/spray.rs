@@ -2,14 +2,18 @@
 
 use thalweg_core::Rng;
 
-/// Chooses the path of each packet: all of them in turn, in an order that is drawn anew each time round,
-/// so that senders do not march over the paths in step.
+/// Chooses the path of each packet: all of them in turn, in an order that is drawn anew each time round, or after some
+/// rounds, so that senders do not march over the paths in step.
 // spec: M-02
 #[derive(Clone, Debug)]
 pub struct Spray {
     /// The paths in the order of this round.
     order: Vec<u16>,
     next: usize,
+    /// Rounds in the same order.
+    rounds_kept: u32,
+    /// Rounds that are left in this order.
+    rounds_left: u32,
     rng: Rng,
 }
 
@@ -22,7 +26,13 @@ impl Spray {
     /// Over paths with these entropies, at least one.
     pub fn over(order: Vec<u16>, rng: Rng) -> Spray {
         let next = order.len();
-        Spray { order, next, rng }
+        Spray { order, next, rounds_kept: 1, rounds_left: 0, rng }
+    }
+
+    /// The same with this number of rounds in each order, at least one: packets on one path keep their distance, so that
+    /// queues in front of links that are full stay short.
+    pub fn keeping(self, rounds: u32) -> Spray {
+        Spray { rounds_kept: rounds.max(1), ..self }
     }
 
     /// A random byte, where a part of the entropy is not drawn in turn.
@@ -34,7 +44,11 @@ impl Spray {
     #[inline]
     pub fn next_path(&mut self) -> u16 {
         if self.next == self.order.len() {
-            self.rng.shuffle(&mut self.order);
+            if self.rounds_left == 0 {
+                self.rng.shuffle(&mut self.order);
+                self.rounds_left = self.rounds_kept;
+            }
+            self.rounds_left -= 1;
             self.next = 0;
         }
         self.next += 1;
@@ -66,6 +80,16 @@ mod tests {
         }
         assert_eq!(pairs.len(), 32);
         assert!(pairs.values().all(|&packets| packets == 16), "{pairs:?}");
+    }
+
+    #[test]
+    fn an_order_is_kept_for_some_rounds() {
+        let mut spray = Spray::over((0..16).collect(), Rng::new(1)).keeping(3);
+        let rounds: Vec<Vec<u16>> =
+            (0..6).map(|_| (0..16).map(|_| spray.next_path()).collect()).collect();
+        assert!(rounds[..3].iter().all(|round| *round == rounds[0]));
+        assert!(rounds[3..].iter().all(|round| *round == rounds[3]));
+        assert_ne!(rounds[0], rounds[3]);
     }
 
     #[test]

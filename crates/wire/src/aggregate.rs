@@ -16,6 +16,7 @@ mod bounded;
 mod branch;
 mod description;
 mod gradient;
+mod importance;
 mod numbers;
 mod parameter;
 mod query;
@@ -32,6 +33,7 @@ pub use description::{
     BodyFormats, Description, DescriptionView, PROBE_EPOCH, PROBE_JOB, Probe, SwitchLimits,
 };
 pub use gradient::{Gradient, GradientView};
+pub use importance::SumImportance;
 pub use numbers::{Magnitude, Numbers, Scale, VALUE_BYTES};
 pub use parameter::{Parameter, ParameterView};
 pub use query::{Query, QueryView};

@@ -1,6 +1,6 @@
 //! Gradient packets: from what arrives to a complete sum.
 
-use thalweg_core::{Body, Ecn};
+use thalweg_core::{Body, Dscp, Ecn};
 use thalweg_wire::aggregate::{Gradient, Identity, Numbers};
 
 use super::Event;
@@ -18,6 +18,7 @@ pub(super) struct Arrival<'a> {
     pub gradient: Gradient,
     pub body: Body<'a>,
     pub ecn: Ecn,
+    pub dscp: Dscp,
     pub wire_bytes: u32,
 }
 
@@ -53,7 +54,7 @@ impl Job {
         arrival: &Arrival<'_>,
         context: &mut Context<'_>,
     ) -> Result<Intake, Refusal> {
-        let Arrival { gradient, body, ecn, .. } = arrival;
+        let Arrival { gradient, body, ecn, dscp, .. } = arrival;
         let sequence = gradient.identity.sequence;
         let shard = self.locate(&gradient.identity, gradient.server)?;
         self.check_form(gradient, body)?;
@@ -80,7 +81,7 @@ impl Job {
                 return Ok(Intake::Used);
             }
             Action::Drop => {
-                slot.mark(gradient, *ecn);
+                slot.mark(gradient, *ecn, *dscp);
                 *match slot.state {
                     State::Done => &mut self.stats.late,
                     _ => &mut self.stats.overlaps,
@@ -90,14 +91,14 @@ impl Job {
             // What comes late within the gap has crossed the repeat.
             // spec: A-23
             Action::AskFloats => {
-                slot.mark(gradient, *ecn);
+                slot.mark(gradient, *ecn, *dscp);
                 if !slot.was_told_within_gap(context) {
                     slot.ask(false, context);
                 }
             }
             Action::Answer => {
                 slot.meet(&summed(gradient), gradient.aggregator);
-                slot.mark(gradient, *ecn);
+                slot.mark(gradient, *ecn, *dscp);
                 let asks = recovery == Recovery::Paper && gradient.resend;
                 let asker = if asks { Asker::Resend } else { Asker::Stray };
                 slot.answer(asker, context);
@@ -209,7 +210,7 @@ fn merge(
     arrival: &Arrival<'_>,
     place: Place<'_>,
 ) -> Result<bool, Refusal> {
-    let Arrival { gradient, body, ecn, .. } = arrival;
+    let Arrival { gradient, body, ecn, dscp, .. } = arrival;
     let Place { slot, seats: taken, vacant } = place;
     if action != Action::Begin && !slot.fits(gradient, body) {
         return Err(Refusal::Mismatched);
@@ -227,7 +228,7 @@ fn merge(
         slot.seated = 0;
         taken.fill(0);
     }
-    slot.mark(gradient, *ecn);
+    slot.mark(gradient, *ecn, *dscp);
     let ranges = tree.seats(&gradient.branch, gradient.bitmap_level, gradient.bitmap);
     for range in ranges.into_iter().flatten() {
         slot.seated += range.len() as u32;
@@ -246,7 +247,7 @@ fn merge(
 /// not bring changes.
 // spec: A-41
 fn adopt(arrival: &Arrival<'_>, place: Place<'_>) -> Result<(), Refusal> {
-    let Arrival { gradient, body, ecn, .. } = arrival;
+    let Arrival { gradient, body, ecn, dscp, .. } = arrival;
     let Place { slot, vacant, .. } = place;
     if slot.state != State::Empty && !slot.is_as_long(body) {
         return Err(Refusal::Mismatched);
@@ -259,7 +260,7 @@ fn adopt(arrival: &Arrival<'_>, place: Place<'_>) -> Result<(), Refusal> {
     slot.body_bytes = body.len() as u32;
     slot.absent = gradient.absent;
     slot.replace(gradient, body, vacant);
-    slot.mark(gradient, *ecn);
+    slot.mark(gradient, *ecn, *dscp);
     Ok(())
 }
 

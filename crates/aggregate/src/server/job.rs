@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use thalweg_core::{Dscp, JobId, NodeId, Span, Tag, Time};
+use thalweg_core::{JobId, NodeId, Span, Time};
 use thalweg_wire::aggregate::{Identity, Notice, Query};
 
 use super::credit::Credit;
@@ -51,8 +51,6 @@ pub(super) struct Job {
     pub credit: Credit,
     /// True if ranks have called different operations in this epoch.
     pub has_differed: bool,
-    /// Class of its results.
-    pub class: Dscp,
     pub stats: Stats,
 }
 
@@ -82,8 +80,6 @@ pub(super) struct Site<'a> {
     pub tops: &'a [Top],
     /// See [`Job::everyone`].
     pub everyone: u64,
-    /// See [`Job::class`].
-    pub class: Dscp,
     pub credit: &'a mut Credit,
     pub place: Place<'a>,
 }
@@ -124,7 +120,6 @@ impl Job {
             memory_bytes: memory_bytes(&setup, config.me),
             credit: Credit::new(setup.trees[0].workers(), setup.parameters.packet_bytes(), window),
             has_differed: false,
-            class: Tag::training().dscp,
             stats: Stats::default(),
             setup,
         }
@@ -136,7 +131,7 @@ impl Job {
     pub(super) fn renew(self, config: &Config, setup: Arc<Setup>) -> Job {
         let mut job = Job::new(config, setup);
         // What was paid for, or was not, stays so: an epoch begins whenever a rank asks for one.
-        (job.stats, job.credit, job.class) = (self.stats, self.credit, self.class);
+        (job.stats, job.credit) = (self.stats, self.credit);
         job.leeway = self.leeway.renew();
         job.leeway.forget_below(job.everyone);
         let slots = self.shards.into_iter().flatten().flat_map(|shard| shard.ring.into_slots());
@@ -158,6 +153,7 @@ impl Job {
                 body_bytes: old.body_bytes,
                 body: old.body,
                 absent: old.absent,
+                dscp: old.dscp,
                 is_inherited: true,
                 ..Slot::default()
             };
@@ -282,9 +278,9 @@ impl Job {
         let Shard { ring, tops, .. } = self.shards[shard].as_mut()?;
         let index = sequence / self.setup.trees.len() as u64;
         let (setup, tree) = (&*self.setup, &*self.setup.trees[shard]);
-        let (keys, everyone, class) = (self.keys, self.everyone, self.class);
+        let (keys, everyone) = (self.keys, self.everyone);
         let (credit, place) = (&mut self.credit, ring.at(index));
-        Some(Site { setup, keys, tree, tops, everyone, class, credit, place })
+        Some(Site { setup, keys, tree, tops, everyone, credit, place })
     }
 
     /// All about a fragment that a task is about. `None` if it is over.

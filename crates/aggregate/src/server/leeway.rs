@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_wire::aggregate::{Absent, Bounded, Query};
+use thalweg_wire::aggregate::{Absent, Bounded, Query, SumImportance};
 
 use super::job::{Context, Job, Site};
 use super::judge::State;
@@ -72,6 +72,8 @@ struct Standing {
     /// Whether nothing came from a station with several workers: it may hold a part of the sum, and was
     /// not asked for it long enough ago.
     awaits_station: bool,
+    /// True if what is missing is taken for important and was not asked for long enough ago.
+    awaits_important: bool,
 }
 
 impl Leeway {
@@ -151,6 +153,7 @@ impl Standing {
             && !self.overflow
             && self.has_any
             && !self.awaits_station
+            && !self.awaits_important
     }
 }
 
@@ -168,7 +171,8 @@ impl Job {
     }
 
     /// Finishes a fragment of a bounded operation with what is there, if nobody misses too much of the
-    /// operation then.
+    /// operation then. Contributions that are taken for important are asked for once before they are left out.
+    // spec: M-20
     pub(super) fn leave_out(
         &mut self,
         shard: usize,
@@ -190,11 +194,14 @@ impl Job {
             overflow: slot.overflow,
             has_any: slot.seated > 0,
             awaits_station: !was_asked && has_silent_station(tree, place.seats),
+            awaits_important: !was_asked && lacks_important(slot.importance, query.important),
         };
         let workers = tree.workers();
         let missing = missing_ranks(tree, place.seats);
         let Some(absent) = Absent::of(missing.iter().copied(), workers) else { return false };
         let watermark = slot.watermark;
+        let is_sum = Standing { awaits_important: false, ..standing }.can_finish();
+        self.stats.important_awaited += u64::from(is_sum && standing.awaits_important);
         if !standing.can_finish() || !self.leeway.charge(shard, allowed, &missing, workers) {
             return false;
         }
@@ -230,6 +237,15 @@ impl Allowance {
         // Not more than the operation has.
         let here = (below(end) - below(first)) as u32;
         Some(Allowance { first, end, fragments: bounded.share.of(here) })
+    }
+}
+
+/// Returns whether contributions that are missing are taken for important: if those that are there agree, as they are,
+/// else as the worker that asks has it. Gradients of different workers are large in the same places.
+fn lacks_important(there: SumImportance, asker: bool) -> bool {
+    match there {
+        SumImportance::PART => asker,
+        _ => there == SumImportance::ALL,
     }
 }
 
@@ -281,6 +297,7 @@ mod tests {
             overflow: false,
             has_any: true,
             awaits_station: false,
+            awaits_important: false,
         };
         assert!(good.can_finish());
         for state in [State::Empty, State::Floats, State::Done] {
@@ -290,6 +307,18 @@ mod tests {
         assert!(!Standing { overflow: true, ..good }.can_finish());
         assert!(!Standing { has_any: false, ..good }.can_finish());
         assert!(!Standing { awaits_station: true, ..good }.can_finish());
+        assert!(!Standing { awaits_important: true, ..good }.can_finish());
+    }
+
+    // spec: M-20 machine
+    #[test]
+    fn what_is_missing_is_as_important_as_what_is_there() {
+        use SumImportance as Its;
+        for asker in [false, true] {
+            let known = [Its::UNKNOWN, Its::NONE, Its::ALL].map(|its| lacks_important(its, asker));
+            assert_eq!(known, [false, false, true]);
+            assert_eq!(lacks_important(Its::PART, asker), asker);
+        }
     }
 
     #[test]

@@ -227,8 +227,9 @@ impl Site<'_> {
         let Some(mut packet) = outbox.lend(size, purpose) else { return Put::NoRoom };
         self.credit.spend(charge);
         let key = self.keys.as_ref().map(|keys| keys.to(to.receiver));
-        let envelope = envelope(self.setup, key, to.node);
-        let envelope = Envelope { tag: Tag { dscp: self.class, ..envelope.tag }, ..envelope };
+        let mut envelope = envelope(self.setup, key, to.node);
+        // spec: M-03, C-16
+        envelope.tag.dscp = slot.dscp.unwrap_or(envelope.tag.dscp);
         if let (Values::Real(values), Body::Bytes(body), false) =
             (&slot.body, &mut packet.body, parameter.repeat)
         {

@@ -1,8 +1,10 @@
 //! What a server keeps of one fragment.
 
-use thalweg_core::{Body, Ecn, NodeId, Time};
+use thalweg_core::{Body, Dscp, Ecn, NodeId, Time};
 use thalweg_values::{Half, sum};
-use thalweg_wire::aggregate::{Absent, Gradient, Identity, Magnitude, Numbers, Parameter, Scale};
+use thalweg_wire::aggregate::{
+    Absent, Gradient, Identity, Magnitude, Numbers, Parameter, Scale, SumImportance,
+};
 
 use super::job::Context;
 use super::judge::{self, Asker, Lacking, State, Told, Whom};
@@ -32,9 +34,13 @@ pub(super) struct Slot {
     pub seated: u32,
     /// Number of packets that these came in.
     pub packets: u32,
+    /// The most urgent class that its contributions came in: its result goes back in that one. `None` before any came.
+    pub dscp: Option<Dscp>,
     pub congested: bool,
     pub overflow: bool,
     pub collision: bool,
+    /// Importance of the contributions in it (M-20).
+    pub importance: SumImportance,
     /// The least watermark of the contributions in it.
     pub watermark: u64,
     /// The largest of all magnitudes that came with it.
@@ -98,9 +104,11 @@ impl Default for Slot {
             body: Values::Length,
             seated: 0,
             packets: 0,
+            dscp: None,
             congested: false,
             overflow: false,
             collision: false,
+            importance: SumImportance::UNKNOWN,
             watermark: u64::MAX,
             magnitude: Magnitude::default(),
             next_aggregator: None,
@@ -138,6 +146,7 @@ impl Slot {
         let half = half(self.numbers).filter(|_| !gradient.result);
         self.body.write(body, half, vacant);
         self.overflow = gradient.overflow;
+        self.importance = gradient.importance;
         self.watermark = gradient.watermark();
         self.magnitude = self.magnitude.max(gradient.next_magnitude);
     }
@@ -155,13 +164,16 @@ impl Slot {
                 Numbers::Fixed(_) => self.overflow = sum::add_fixed(sum, body),
             }
         }
+        self.importance = self.importance.with(gradient.importance);
         self.watermark = self.watermark.min(gradient.watermark());
         self.magnitude = self.magnitude.max(gradient.next_magnitude);
     }
 
     /// Notes what the network did to a packet, whatever becomes of its values.
-    // spec: A-10
-    pub(super) fn mark(&mut self, gradient: &Gradient, ecn: Ecn) {
+    // spec: A-10, M-03
+    pub(super) fn mark(&mut self, gradient: &Gradient, ecn: Ecn, dscp: Dscp) {
+        let is_first = self.dscp.is_none_or(|known| dscp.priority() < known.priority());
+        self.dscp = if is_first { Some(dscp) } else { self.dscp };
         self.congested |= gradient.congested || ecn.is_congested();
         self.collision |= gradient.collision;
     }

@@ -25,6 +25,9 @@ counters! {
         pub completed: u64,
         /// Contributions that fragments were completed without.
         pub left_out: u64,
+        /// Queries for sums that could have been completed without somebody, and waited for what is missing, which is taken
+        /// for important.
+        pub important_awaited: u64,
         /// Fragments whose result a worker supplied.
         pub adopted: u64,
         /// Fragments that overflowed, so that floats were asked for.

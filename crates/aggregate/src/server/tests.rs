@@ -214,9 +214,13 @@ impl Bench {
         self.hand_in(query.to_header(), Body::Length(0), Ecn::Capable);
     }
 
-    fn hand_in(&mut self, mut header: Header, body: Body<'_>, ecn: Ecn) {
+    fn hand_in(&mut self, header: Header, body: Body<'_>, ecn: Ecn) {
+        self.hand_in_with(Meta { ecn, ..Meta::default() }, header, body);
+    }
+
+    fn hand_in_with(&mut self, meta: Meta, mut header: Header, body: Body<'_>) {
         let wire_bytes = body.len() as u32 + self.setup.parameters.overhead_bytes;
-        let mut meta = Meta { ecn, wire_bytes, ..Meta::default() };
+        let mut meta = Meta { wire_bytes, ..meta };
         let packet = Packet { meta: &mut meta, header: &mut header, body };
         assert_eq!(self.server.handle_packet(self.now, packet), Verdict::Consume);
     }

@@ -2,7 +2,9 @@
 
 use thalweg_core::{Body, JobId, Span, Time};
 use thalweg_values::sum;
-use thalweg_wire::aggregate::{CONGESTED, Gradient, GradientView, Magnitude, OVERFLOW};
+use thalweg_wire::aggregate::{
+    CONGESTED, Gradient, GradientView, Magnitude, OVERFLOW, SumImportance,
+};
 
 use super::gradients::Arrival;
 use super::kept::Kept;
@@ -18,8 +20,8 @@ pub(super) struct Aggregator {
     pub(super) key: Key,
     /// The children that have contributed. None in an empty aggregator.
     pub(super) bitmap: u32,
-    /// [`CONGESTED`] and [`OVERFLOW`] of any part, [`QUEUED`] and [`ASKED`]; in an empty aggregator [`KEPT`] and
-    /// [`ASKED`].
+    /// [`CONGESTED`] and [`OVERFLOW`] of any part, the [importance](IMPORTANCE_SHIFT) of all, [`QUEUED`] and [`ASKED`];
+    /// in an empty aggregator [`KEPT`] and [`ASKED`].
     pub(super) marks: u8,
     next_magnitude: u8,
     /// The largest of all parts: the least watermark.
@@ -30,6 +32,8 @@ pub(super) struct Aggregator {
 
 const _: () = assert!(size_of::<Aggregator>() == 64, "a step looks at one cache line");
 
+/// Lower of two bits of [`Aggregator::marks`]: the importance of the contributions.
+const IMPORTANCE_SHIFT: u8 = 2;
 /// Bit of [`Aggregator::marks`]: the aggregator is free, and the result of its last fragment is still there.
 pub(super) const KEPT: u8 = 1 << 5;
 /// Bit of [`Aggregator::marks`]: the sum waits for being sent again.
@@ -84,6 +88,11 @@ impl Aggregator {
         self.bitmap == 0
     }
 
+    /// The importance of the contributions in it.
+    fn importance(&self) -> SumImportance {
+        SumImportance::from_bits(self.marks >> IMPORTANCE_SHIFT)
+    }
+
     /// The children that are missing.
     pub(super) fn missing(&self) -> u32 {
         self.key.full() & !self.bitmap
@@ -99,6 +108,7 @@ impl Aggregator {
             bitmap_level: level,
             level,
             next_magnitude: Magnitude::from_exponent(self.next_magnitude),
+            importance: self.importance(),
             congested: self.marks & CONGESTED != 0,
             overflow: self.marks & OVERFLOW != 0,
             repair: true,
@@ -205,7 +215,7 @@ impl Array {
         *slot = Aggregator {
             key: part.key,
             bitmap: part.bit,
-            marks: view.flags & (CONGESTED | OVERFLOW),
+            marks: marks(view),
             next_magnitude: view.next_magnitude,
             watermark_distance: view.watermark_distance.get(),
             touched: *now,
@@ -218,14 +228,14 @@ impl Array {
     }
 
     /// A gradient of the same fragment is added. Says whether the sum left the range.
-    // spec
+    // spec, M-20
     #[inline]
     pub(super) fn add(&mut self, arrival: &Arrival<'_>) -> bool {
         let Arrival { now, place, part, view, body, .. } = arrival;
         let slot = &mut self.slots[*place as usize];
         assert!(slot.bitmap & part.bit == 0, "a child is added to a sum once");
         slot.bitmap |= part.bit;
-        slot.marks |= view.flags & (CONGESTED | OVERFLOW);
+        slot.marks |= marks(view);
         slot.next_magnitude = slot.next_magnitude.max(view.next_magnitude);
         let distance = view.watermark_distance.get();
         slot.watermark_distance = slot.watermark_distance.max(distance);
@@ -266,6 +276,7 @@ impl Array {
         let slot = self.slot(place);
         view.bitmap.set(slot.bitmap);
         view.flags |= slot.marks & (CONGESTED | OVERFLOW);
+        view.set_importance(slot.importance());
         view.next_magnitude = slot.next_magnitude;
         view.watermark_distance.set(slot.watermark_distance);
         if let Body::Bytes(body) = body {
@@ -383,6 +394,12 @@ impl Array {
         let from = self.values_from + place as usize * self.slot_bytes;
         &mut self.values[from..from + bytes]
     }
+}
+
+/// Bits that a contribution leaves in [`Aggregator::marks`].
+#[inline]
+fn marks(view: &GradientView) -> u8 {
+    view.flags & (CONGESTED | OVERFLOW) | view.importance().bits() << IMPORTANCE_SHIFT
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Gradients: the table's actions, done.
 
-use thalweg_core::{Body, Meta, NodeId, Packet, Time, Verdict};
+use thalweg_core::{Body, Ecn, Meta, NodeId, Packet, Time, Verdict};
 use thalweg_wire::Prefix;
 use thalweg_wire::aggregate::{
     Branch, COLLISION, CONGESTED, GradientView, REPAIR, RESEND, RESULT, VALUE_BYTES,
@@ -200,6 +200,11 @@ impl Switch {
         self.array.copy_out(arrival.place, arrival.view, &mut arrival.body);
         let level = arrival.level;
         arrival.view.set_levels(level, level);
+        // A queue that drops a sum drops all contributions in it.
+        // spec: M-20
+        if arrival.meta.ecn == Ecn::NotCapable {
+            arrival.meta.ecn = Ecn::Capable;
+        }
         self.go_up(arrival);
     }
 

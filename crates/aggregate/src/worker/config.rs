@@ -3,6 +3,7 @@
 use thalweg_core::{Span, Tag, counters};
 use thalweg_transport::control::Aimd;
 use thalweg_transport::{Control, ControlError};
+use thalweg_values::Importance;
 use thiserror::Error;
 
 /// Settings of a [`Worker`](super::Worker). They may differ between the workers of a job.
@@ -37,6 +38,10 @@ pub struct Config {
     pub shared_phase: Option<Span>,
     /// What packets are tagged with. Default: training, the least urgent, ECN-capable.
     pub tag: Tag,
+    /// Rule that tells important fragments of bounded operations apart. Those that are not important travel as not
+    /// ECN-capable, and are the first to be left out. Default [`Importance::All`]: all are alike.
+    // spec: M-20
+    pub importance: Importance,
 }
 
 impl Default for Config {
@@ -51,6 +56,7 @@ impl Default for Config {
             queries_before_straight: 3,
             shared_phase: None,
             tag: Tag::training(),
+            importance: Importance::All,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_core::{Body, Element, Fingerprint, Operation};
+use thalweg_values::importance::{Importance, Threshold};
 use thalweg_values::{Fixed, Tensor, TensorSlice, TensorSliceMut};
 use thalweg_wire::aggregate::{Absent, Bounded, Numbers, Parameter};
 use thalweg_wire::fingerprint;
@@ -19,6 +20,8 @@ pub(super) struct Operations {
     cut: Option<Cut>,
     /// How many workers the job has; 0 before the first set-up.
     workers: u32,
+    /// Rule that tells important fragments of bounded operations apart.
+    importance: Importance,
     held: VecDeque<Entry>,
     /// The number of the first one held.
     first: u64,
@@ -80,6 +83,10 @@ struct Entry {
     digest: u32,
     /// Whose contributions sums lack, by fragment.
     absent: BTreeMap<u64, Absent>,
+    /// Number of these that lack the worker's own contribution.
+    left_out: u32,
+    /// Threshold of important fragments. `None` where all are alike.
+    threshold: Option<Threshold>,
 }
 
 /// A fragment of an operation that is held: found once for every packet, in either direction.
@@ -120,10 +127,11 @@ enum Held {
 }
 
 impl Operations {
-    pub fn new(first: Operation, first_sequence: u64) -> Operations {
+    pub fn new(first: Operation, first_sequence: u64, importance: Importance) -> Operations {
         Operations {
             cut: None,
             workers: 0,
+            importance,
             held: VecDeque::new(),
             first: first.0,
             end: first_sequence,
@@ -160,6 +168,8 @@ impl Operations {
             held: Held::All(tensor),
             options,
             absent: BTreeMap::new(),
+            left_out: 0,
+            threshold: None,
         });
         self.number_fragments(self.held.len() - 1);
         operation
@@ -179,6 +189,7 @@ impl Operations {
     fn number_fragments(&mut self, index: usize) {
         let Some(cut) = self.cut else { return };
         let operation = Operation(self.first + index as u64);
+        let importance = self.importance;
         let entry = &mut self.held[index];
         entry.first = self.end;
         entry.missing_end = self.end;
@@ -190,6 +201,7 @@ impl Operations {
         self.end += entry.left;
         entry.end = self.end;
         entry.digest = fingerprint::digest(&entry.fingerprint, operation, entry.first);
+        entry.threshold = entry.threshold(importance, operation);
     }
 
     /// Finds a fragment, as long as its operation is held.
@@ -272,16 +284,32 @@ impl Operations {
         Some(Event::Finished { operation: at.operation, missing_below, absences })
     }
 
-    /// A sum lacks contributions.
-    pub fn lack(&mut self, at: Located, absent: Absent) {
+    /// A sum lacks contributions, perhaps that of the worker of this rank, which is its own.
+    pub fn lack(&mut self, at: Located, absent: Absent, own: u32) {
+        let workers = self.workers;
         if let Some(entry) = self.entry_mut(at) {
             entry.absent.insert(at.sequence, absent);
+            entry.left_out += u32::from(absent.ranks(workers).any(|rank| rank == own));
         }
     }
 
     /// Whose contributions a sum lacks.
     pub fn lacks(&self, at: Located) -> Option<Absent> {
         self.entry(at)?.absent.get(&at.sequence).copied()
+    }
+
+    /// Returns whether the worker's own values of a fragment are important. `None` where all are alike.
+    // spec: M-04, M-20
+    pub fn is_important(&self, at: Located) -> Option<bool> {
+        let entry = self.entry(at)?;
+        let threshold = entry.threshold?;
+        Some(threshold.is_important(self.piece(at)?, at.operation, at.sequence - entry.first))
+    }
+
+    /// Returns whether the worker was left out of as many sums of an operation as it may be.
+    pub fn is_spent(&self, at: Located) -> bool {
+        let share = self.bounded(at).map(|bounded| bounded.share.of(bounded.fragments));
+        share.zip(self.entry(at)).is_none_or(|(allowed, entry)| entry.left_out >= allowed)
     }
 
     /// What a query says of a fragment's operation, if that need not be exact.
@@ -418,6 +446,20 @@ impl Operations {
 }
 
 impl Entry {
+    /// Threshold of important fragments, from the worker's own values. `None` in an exact operation.
+    // spec: M-20
+    fn threshold(&self, importance: Importance, operation: Operation) -> Option<Threshold> {
+        let Held::All(tensor) = &self.held else { return None };
+        let is_bounded = matches!(self.options.reliability, Reliability::Bounded(_));
+        let count = u32::try_from(self.end - self.first).ok()?;
+        (is_bounded && importance != Importance::All).then(|| {
+            Threshold::sampled(importance, count, operation, |index| {
+                let (from, to) = self.range(self.first + u64::from(index));
+                tensor.slice(from..to)
+            })
+        })
+    }
+
     /// The first value that a fragment has, and the one after the last.
     #[inline]
     fn range(&self, sequence: u64) -> (u64, u64) {

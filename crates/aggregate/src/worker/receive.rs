@@ -99,7 +99,7 @@ impl Epoch {
             return None;
         }
         if let Some(absent) = parameter.absent {
-            work.operations.lack(at, absent);
+            work.operations.lack(at, absent, self.rank);
         }
         self.agreed.learn(parameter);
         if let Some(fragment) = work.fragments.sent_mut(sequence).copied() {
@@ -316,7 +316,7 @@ impl Epoch {
         }
         let how = match (request.bypass, request.afresh) {
             (true, _) => How::Straight,
-            (false, true) => How::Fresh,
+            (false, true) => How::Again,
             (false, false) => How::Repair,
         };
         match fragment.answer {

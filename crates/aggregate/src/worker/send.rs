@@ -1,10 +1,10 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Bytes, Dscp, Outbox, Packet, Purpose, Tag, Time};
+use thalweg_core::{Body, BodySize, Bytes, Dscp, Ecn, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_transport::control::SentPacket;
 use thalweg_transport::{Controller, Envelope};
 use thalweg_values::{Fit, Fixed, TensorSlice};
-use thalweg_wire::aggregate::{Gradient, Identity, Magnitude, Numbers, Query};
+use thalweg_wire::aggregate::{Gradient, Identity, Magnitude, Numbers, Query, SumImportance};
 
 use super::agreed::Terms;
 use super::fragments::Launch;
@@ -17,6 +17,8 @@ use crate::setup::{Attempt, Numeric, Recovery};
 pub(super) enum How {
     /// To be summed on the way.
     Fresh,
+    /// To be summed in switches, of values that were sent before.
+    Again,
     /// Up the tree again, to bring along what is there of the sum.
     Resend,
     /// To join the sum that waits for it (T-10).
@@ -182,7 +184,8 @@ impl Epoch {
         self.note_sent(now, packet_bytes, dscp, transmission);
         self.next += 1;
         self.skip_complete(work);
-        let fit = self.fill(work, at, terms, How::Fresh, packet);
+        let how = if has_left_before { How::Again } else { How::Fresh };
+        let fit = self.fill(work, at, terms, how, packet);
         work.stats.fragments_sent += 1;
         // spec: T-09
         work.stats.underflowed_values += if has_left_before { 0 } else { fit.underflowed };
@@ -249,7 +252,13 @@ impl Epoch {
         let fit = encode(piece, terms.numbers, &mut packet.body);
         gradient.overflow = fit.is_clipped;
         let is_to_server = gradient.level == gradient.branch.end();
-        let envelope = self.envelope(work, at, is_to_server);
+        let mut envelope = self.envelope(work, at, is_to_server);
+        // What was sent before is not lost again, nor what would be too much.
+        // spec: M-20
+        let is_droppable = how == How::Fresh && gradient.importance == SumImportance::NONE;
+        if is_droppable && !work.operations.is_spent(at) {
+            envelope.tag.ecn = Ecn::NotCapable;
+        }
         let covers_body = self.setup.parameters.seals_bodies;
         envelope.fill_covering(&mut packet, covers_body, |header| gradient.encode(header));
         fit
@@ -268,6 +277,7 @@ impl Epoch {
             resend: matches!(how, How::Resend | How::Straight),
             repair: how == How::Repair,
             result: how == How::Result,
+            importance: importance(work, at),
             absent: Some(at)
                 .filter(|_| how == How::Result)
                 .and_then(|at| work.operations.lacks(at)),
@@ -304,13 +314,15 @@ impl Epoch {
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
         let identity = self.identity(work, at, terms.attempt);
+        // What was repeated in floats is exact.
+        let bounded = work.operations.bounded(at).filter(|_| !terms.attempt.is_in_floats());
         let query = Query {
             level: if is_straight { branch.end() } else { branch.entry() },
             watermark_distance: watermark_distance(work, sequence),
             heard_distance: self.heard_distance(work, sequence),
             bypass: is_straight,
-            // What was repeated in floats is exact.
-            bounded: work.operations.bounded(at).filter(|_| !terms.attempt.is_in_floats()),
+            bounded,
+            important: bounded.is_some() && work.operations.is_important(at) == Some(true),
             ..Query::new(identity, terms.aggregator, tree.server(), branch)
         };
         let envelope = self.envelope(work, at, is_straight);
@@ -347,6 +359,11 @@ impl Epoch {
             key: work.key.as_ref(),
         }
     }
+}
+
+/// Importance of the worker's own values of a fragment.
+fn importance(work: &Work, at: Located) -> SumImportance {
+    work.operations.is_important(at).map_or(SumImportance::UNKNOWN, SumImportance::of)
 }
 
 /// How far below a fragment the watermark is. What is sent lies within the span, so it fits.

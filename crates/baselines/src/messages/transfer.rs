@@ -184,6 +184,17 @@ impl Transfer {
         Some(before - self.unanswered())
     }
 
+    /// Notes that a packet has not arrived, whose header came back. `false` if that is known, or it was sent since.
+    pub(crate) fn on_return(&mut self, index: u32, sent_at: Time) -> bool {
+        let is_awaited = self.in_flight.get(&index) == Some(&sent_at);
+        if is_awaited {
+            self.in_flight.remove(&index);
+            self.again.insert(index);
+            self.in_order.pass_over(|sent| self::is_awaited(&self.in_flight, sent));
+        }
+        is_awaited
+    }
+
     /// Takes everything for lost that was sent at `before` or earlier, and says how much that is.
     pub(crate) fn expire(&mut self, before: Time) -> u32 {
         self.expire_below(u32::MAX, before)

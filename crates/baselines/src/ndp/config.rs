@@ -19,6 +19,8 @@ pub struct Config {
     pub timeout_after: Span,
     /// How many paths the first switch has to choose from, where senders choose. Default 8.
     pub paths: u8,
+    /// Rounds over all paths in the same order. Default 32: the packets of a message keep their distance on every path.
+    pub rounds_per_order: u32,
     /// Random numbers that the paths are drawn from. Every host needs its own. Default those of seed 0.
     pub rng: Rng,
 }
@@ -32,6 +34,7 @@ impl Config {
             link_rate,
             timeout_after: Span::from_ms(1),
             paths: 8,
+            rounds_per_order: 32,
             rng: Rng::new(0),
         }
     }

@@ -3,11 +3,14 @@
 use thalweg_core::{NodeId, Outbox, Time};
 use thalweg_transport::messages::{FlowId, Message, StartError, packets_of};
 use thalweg_transport::{Arrival, Inbox, MessageConfig, Protocol, Spray};
-use thalweg_wire::flow::{Ack, Credit};
+use thalweg_wire::flow::{Ack, Credit, Data};
 
 use super::pulls::Pulls;
 use super::{Config, ConfigError};
 use crate::messages::{Label, Outbound, Outgoing, is_outgrown, send_credit};
+
+/// Packets whose headers came back leave again in groups of this part of the first window.
+const RETURNED_SHARE: u32 = 4;
 
 /// Sends what receivers pull. Taggers of messages are not asked, and their entropy is not used.
 pub struct Pulled {
@@ -16,7 +19,10 @@ pub struct Pulled {
     outbound: Outbound<State>,
     turns: u64,
     pulls: Pulls,
+    /// Paths of data.
     paths: Spray,
+    /// Paths of pulls: in turn as well, so that they do not take the turns of data.
+    pull_paths: Spray,
 }
 
 /// What is kept about an outgoing message.
@@ -26,13 +32,30 @@ struct State {
     allowed: u64,
     /// What pulls have allowed so far.
     credit: u32,
+    /// Packets whose headers came back, and that no pull will ask for: their receiver takes them for sent.
+    returned: u32,
 }
 
 impl Pulled {
-    /// The entropy of the next packet: the low byte picks the path at the first switch, the high byte
-    /// those after it.
+    /// The entropy of the next packet with data.
     pub(super) fn next_path(&mut self) -> u16 {
-        u16::from_le_bytes([self.paths.next_path() as u8, self.paths.random_byte()])
+        entropy(&mut self.paths)
+    }
+
+    /// Lets packets whose headers came back leave again when nothing of the message is in flight: as long as something is,
+    /// a pull may come, and the port that they were too many for is still full.
+    fn release_returned(&mut self, slot: u32) {
+        if let Some(Outgoing { transfer, state, .. }) = self.outbound.at(slot)
+            && state.returned > 0
+            && transfer.in_flight() == 0
+        {
+            let most = self.config.initial_window_packets.div_ceil(RETURNED_SHARE);
+            let released = state.returned.min(most);
+            state.returned -= released;
+            state.allowed =
+                state.allowed.max(transfer.transmissions().into()) + u64::from(released);
+        }
+        self.enqueue_if_ready(slot);
     }
 
     /// A message that may send waits for its turn.
@@ -70,7 +93,7 @@ impl Pulled {
         if outbox.room() == 0 {
             return None;
         }
-        let path = self.next_path();
+        let path = entropy(&mut self.pull_paths);
         send_credit(&self.config.messages, name, path, transmissions, 0, outbox)?;
         self.pulls.pop(now);
         Some(false)
@@ -96,6 +119,17 @@ impl Pulled {
     }
 }
 
+/// All paths in turn.
+fn paths(config: &Config, label: &str) -> Spray {
+    let all = (0..config.paths.into()).collect();
+    Spray::over(all, config.rng.stream(label)).keeping(config.rounds_per_order)
+}
+
+/// An entropy: the low byte picks the path at the first switch, the high byte those after it.
+fn entropy(paths: &mut Spray) -> u16 {
+    u16::from_le_bytes([paths.next_path() as u8, paths.random_byte()])
+}
+
 impl Outgoing<State> {
     fn may_send(&self) -> bool {
         u64::from(self.transfer.transmissions()) < self.state.allowed
@@ -109,6 +143,7 @@ impl Protocol for Pulled {
     type Hint = ();
 
     const TAKES_HEADERS: bool = true;
+    const TAKES_RETURNS: bool = true;
     const TAKES_CREDIT: bool = true;
 
     fn new(config: Config) -> Result<Pulled, ConfigError> {
@@ -117,7 +152,8 @@ impl Protocol for Pulled {
             outbound: Outbound::default(),
             turns: 0,
             pulls: Pulls::new(config.pull_gap()),
-            paths: Spray::over((0..config.paths.into()).collect(), config.rng.clone()),
+            paths: paths(&config, "data"),
+            pull_paths: paths(&config, "pulls"),
             config,
         })
     }
@@ -134,7 +170,7 @@ impl Protocol for Pulled {
         (): (),
     ) -> Result<FlowId, StartError> {
         let Config { messages, timeout_after, initial_window_packets, .. } = &self.config;
-        let state = State { allowed: 0, credit: 0 };
+        let state = State { allowed: 0, credit: 0, returned: 0 };
         let flow = self.outbound.start(messages, now, number, message, state)?;
         self.outbound.timers.arm(flow.slot(), now + *timeout_after);
         if let Some(Outgoing { transfer, state, .. }) = self.outbound.find(flow) {
@@ -162,7 +198,16 @@ impl Protocol for Pulled {
 
     fn on_ack(&mut self, inbox: &mut Inbox, now: Time, src: NodeId, ack: &Ack) {
         if self.outbound.on_ack(inbox, now, src, ack).is_some() {
-            self.enqueue_if_ready(FlowId(ack.flow).slot());
+            self.release_returned(FlowId(ack.flow).slot());
+        }
+    }
+
+    fn on_return(&mut self, _now: Time, data: &Data) {
+        let flow = FlowId(data.flow);
+        let Some(Outgoing { transfer, state, .. }) = self.outbound.find(flow) else { return };
+        if transfer.on_return(data.index, data.sent_at) {
+            state.returned += 1;
+            self.release_returned(flow.slot());
         }
     }
 

@@ -103,7 +103,8 @@ fn nobody_is_woken_for_a_pull_that_only_lacks_room() {
 
 #[test]
 fn packets_are_dealt_out_evenly_in_changing_order() {
-    let config = Config { paths: 5, rng: Rng::new(1), ..Config::new(Rate::from_gbps(10)) };
+    let rng = Rng::new(1);
+    let config = Config { paths: 5, rounds_per_order: 3, rng, ..Config::new(Rate::from_gbps(10)) };
     let mut sender = Pulled::new(config).unwrap();
     let rounds: Vec<Vec<u16>> =
         (0..40).map(|_| (0..5).map(|_| sender.next_path() & 0xff).collect()).collect();

@@ -170,7 +170,18 @@ pub fn run<T: Transport>(
     seed: u64,
     letters: Vec<Letter>,
 ) -> (Fabric<T>, Vec<Letter>) {
-    let mut fabric = Fabric::new(topology.clone(), config, seed, T::build);
+    run_with(topology, config, seed, T::build, letters)
+}
+
+/// The same with hosts of other settings.
+pub fn run_with<T: Transport>(
+    topology: &Topology,
+    config: &Config,
+    seed: u64,
+    build: impl FnMut(NodeId) -> T,
+    letters: Vec<Letter>,
+) -> (Fabric<T>, Vec<Letter>) {
+    let mut fabric = Fabric::new(topology.clone(), config, seed, build);
     let mut office = Office::new(letters);
     let limit = Limit { until: Time::ZERO + Span::from_s(20), events: 50_000_000 };
     assert_eq!(fabric.run(&mut office, limit), Pause::Done, "seed {seed}");

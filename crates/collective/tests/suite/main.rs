@@ -7,6 +7,7 @@ mod exact;
 mod failures;
 mod group;
 mod hostile;
+mod layers;
 mod lossy;
 mod mesh;
 mod oracle;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use thalweg_core::{Bytes, NodeId, Operation, Rate, Span, Time};
 use thalweg_deliver::{
-    Completion, Config, Importance, LossBound, Lost, Name, ReceiveCall, SendCall, SendOrder,
+    Completion, Config, Importance, LossBound, Lost, Name, ReceiveCall, SegmentOrder, SendCall,
+    SendOrder,
 };
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{Buffer, Fabric};
@@ -175,4 +176,42 @@ fn when_the_bound_is_used_up_everything_is_important() {
     assert!(droppable_after(0) > 10);
     assert!(droppable_after(9) > 10, "one more may be lost");
     assert_eq!(droppable_after(10), 0);
+}
+
+/// A receiver that has enough cuts off the end of a pass: there are the segments that are not important.
+// spec: M-04 machine
+#[test]
+fn important_segments_leave_first_wherever_a_tensor_begins() {
+    let segments = SegmentOrder::ImportantFirst;
+    let control = DelayRate { burst: Span::from_s(1), ..DelayRate::default() }.into();
+    let config = Config { segment_bytes: 64, control, segments, ..Config::default() };
+    // Every third segment has large values, and the median lies among the others.
+    let value = |at: usize| if (at / 16).is_multiple_of(3) { 9.0 } else { (at / 16) as f32 / 1e3 };
+    let values: Vec<f32> = (0..16 * 90).map(value).collect();
+    for operation in 1..20 {
+        let mut pair = Pair::new(&config);
+        pair.nodes[1].post_receive(pair.now, buffer(operation, values.len(), 0.3)).expect("sound");
+        let sent = Arc::new(Tensor::from(values.clone()));
+        let call = SendCall { trailer: [7; 100].into(), ..SendCall::new(name(1, operation), sent) };
+        pair.nodes[0].post_send(pair.now, call).expect("sound");
+        let offer = pair.sends(0, 9);
+        pair.hand(1, offer);
+        let accept = pair.sends(1, 9);
+        pair.hand(0, accept);
+        let all: Vec<_> = pair.sends(0, 200);
+        let capable: Vec<bool> = all.iter().map(|packet| packet.meta.ecn.is_capable()).collect();
+        assert!(capable.is_sorted_by(|one, next| one >= next), "{capable:?}");
+        let offsets: Vec<u64> =
+            all.iter().map(|packet| packet.data().expect("data").offset.as_u64() / 64).collect();
+        let large = (0..90).filter(|segment| segment % 3 == 0);
+        assert!(large.clone().all(|segment| offsets[..55].contains(&segment)), "{offsets:?}");
+        let mut sorted = offsets.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..92).collect::<Vec<_>>(), "each once, with the trailer");
+        pair.hand(1, all);
+        pair.talk(|_| false);
+        let received = pair.ends(1);
+        let [Completion::Received(received)] = &received[..] else { panic!("{received:?}") };
+        assert!(large.clone().all(|segment| received.arrived.contains(segment as u32)));
+    }
 }

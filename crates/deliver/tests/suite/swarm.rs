@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use thalweg_core::{NodeId, Operation, Rate, Rng, Span, Time};
 use thalweg_deliver::{
-    Completion, Config, Importance, LossBound, Lost, Name, ReceiveCall, SendCall, Start,
+    Completion, Config, Importance, LossBound, Lost, Name, ReceiveCall, SegmentOrder, SendCall,
+    Start,
 };
 use thalweg_fabric::topology::Cable;
 use thalweg_fabric::{Effect, Place, Rule, Topology};
@@ -145,6 +146,9 @@ fn plan(seed: u64, met: &mut Met) -> Plan {
         },
         ..Config::default()
     };
+    if Rng::new(seed).stream("segments").chance(0.5) {
+        config.segments = SegmentOrder::ImportantFirst;
+    }
     let line_rate = Rate::from_gbps(1 + rng.below(20));
     config.control = DelayRate { line_rate, ..DelayRate::default() }.into();
     let network = thalweg_fabric::Config { faults: faults(&mut rng), ..Default::default() };

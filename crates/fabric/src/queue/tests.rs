@@ -125,7 +125,7 @@ fn offer(queue: &mut dyn Queue, pool: &mut Pool, packet: PacketRef, limit: u64) 
                 return dropped;
             }
             Admission::Displaced(victim) => dropped.push(victim),
-            Admission::Full | Admission::Unmarkable => {
+            Admission::Full | Admission::Unmarkable | Admission::Returned { .. } => {
                 dropped.push(packet);
                 return dropped;
             }

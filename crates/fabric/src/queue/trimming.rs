@@ -15,20 +15,27 @@ pub struct TrimmingSpec {
     pub header_bytes: u32,
     /// Headers that may leave before a waiting packet with data does.
     pub headers_per_data: u32,
+    /// True if headers that find no room go back to their senders; otherwise they are dropped.
+    pub returns_headers: bool,
 }
 
 impl Default for TrimmingSpec {
-    /// Eight packets of 1,500 B, and ten headers to one packet, as published for NDP; headers as
-    /// small as Ethernet allows.
+    /// Eight packets of 1,500 B, ten headers to one packet, and headers that go back to their senders, as published for
+    /// NDP; headers as small as Ethernet allows.
     fn default() -> TrimmingSpec {
-        TrimmingSpec { data_bytes: 12_000, header_bytes: 64, headers_per_data: 10 }
+        TrimmingSpec {
+            data_bytes: 12_000,
+            header_bytes: 64,
+            headers_per_data: 10,
+            returns_headers: true,
+        }
     }
 }
 
 /// Two queues, of headers and of data (NDP). When there is no room for a packet with data, it or the
 /// last one of the data queue, as a coin decides, is cut to its header: if it were always the same,
-/// senders in step could lose all the time. Headers leave first, but data is not starved. What
-/// finds no room among the headers is dropped.
+/// senders in step could lose all the time. Headers leave first, but data is not starved. A header that
+/// finds no room goes back to its sender, or is dropped, as the settings say.
 #[derive(Debug)]
 pub struct Trimming {
     spec: TrimmingSpec,
@@ -46,11 +53,17 @@ impl Trimming {
         Trimming { spec, headers, data, headers_in_row: 0, coin }
     }
 
+    /// Says what becomes of a packet whose header has no room.
+    fn turn_away(&self) -> Admission {
+        let TrimmingSpec { header_bytes, returns_headers, .. } = self.spec;
+        if returns_headers { Admission::Returned { header_bytes } } else { Admission::Full }
+    }
+
     /// Makes room for data by trimming. There is none for `came`.
     fn trim(&mut self, came: Waiting, data_limit_bytes: u64, header_limit_bytes: u64) -> Admission {
         let header_bytes = self.spec.header_bytes;
         if !self.headers.has_room(header_bytes, header_limit_bytes) {
-            return Admission::Full;
+            return self.turn_away();
         }
         let last_bytes = self.data.waiting.back().map_or(0, |last| u64::from(last.bytes));
         let left_bytes = self.data.bytes - last_bytes;
@@ -80,7 +93,7 @@ impl Queue for Trimming {
             lane.push(came);
             Admission::Queued
         } else if is_header {
-            Admission::Full
+            self.turn_away()
         } else {
             self.trim(came, data_limit_bytes, header_limit_bytes)
         }

@@ -8,12 +8,13 @@ use thalweg_aggregate::{
 use thalweg_core::{Bytes, NodeId, Span};
 use thalweg_transport::Control;
 use thalweg_transport::control::Aimd;
+use thalweg_values::Importance;
 use thalweg_wire::aggregate::Scale;
 
 use super::as_key;
 use super::control::{self, QUEUE_TARGET};
 use crate::error::Mistake;
-use crate::file::{AggregationTable, IndexingWord, NumericWord, RecoveryWord};
+use crate::file::{AggregationTable, ImportanceWord, IndexingWord, NumericWord, RecoveryWord};
 
 /// What the paper multiplies gradients with.
 const DEFAULT_SCALE: f32 = 1e8;
@@ -128,6 +129,11 @@ fn worker(table: &AggregationTable) -> Result<worker::Config, Mistake> {
         timeout_after,
         timeout_max: default.timeout_max.max(timeout_after),
         loss_threshold: table.reordering_packets.unwrap_or(default.loss_threshold),
+        // spec: M-20
+        importance: match table.importance.unwrap_or(ImportanceWord::PacketMean) {
+            ImportanceWord::PacketMean => Importance::PacketMean,
+            ImportanceWord::All => Importance::All,
+        },
         // All hosts of a simulation have one clock.
         shared_phase: Some(Span::ZERO),
         ..default

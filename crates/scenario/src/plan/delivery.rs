@@ -1,7 +1,7 @@
 //! From the tables of the transport and of switches to the settings of deliveries.
 
 use thalweg_core::{Bytes, JobId, NodeId, Span};
-use thalweg_deliver::SendOrder;
+use thalweg_deliver::{SegmentOrder, SendOrder};
 use thalweg_fabric::Topology;
 use thalweg_flow::Config;
 use thalweg_transport::control::{
@@ -13,7 +13,8 @@ use super::control::{self, QUEUE_TARGET};
 use super::transport::longest_round_trip;
 use crate::error::Mistake;
 use crate::file::{
-    DeliveryFloorWord, DeliveryOrderWord, DeliveryStartWord, File, QueuesWord, TransportTable,
+    DeliveryFloorWord, DeliveryOrderWord, DeliverySegmentsWord, DeliveryStartWord, File,
+    QueuesWord, TransportTable,
 };
 
 /// Settings of the deliveries of flows and of jobs.
@@ -29,6 +30,8 @@ pub(crate) struct DeliveryPlan {
     classes: SampledClasses,
     /// Order of tensors that wait, if the file has one.
     order: Option<SendOrder>,
+    /// Order of the packets of a tensor.
+    segments: SegmentOrder,
 }
 
 impl DeliveryPlan {
@@ -71,6 +74,7 @@ pub(crate) fn delivery(
         control: plan.control.unwrap_or(rate.into()).with_classes(plan.classes),
         initial_window_packets: windows.initial_window_packets,
         order: plan.order.unwrap_or(default.order),
+        segments: plan.segments,
         waits: RtoLimits {
             initial: least,
             min: default.waits.min.min(least),
@@ -115,6 +119,10 @@ pub(crate) fn delivery_plan(
             DeliveryOrderWord::Packets => SendOrder::Packets,
             DeliveryOrderWord::Tensors => SendOrder::Tensors,
         }),
+        segments: match table.delivery_segments.unwrap_or(DeliverySegmentsWord::AsTheyLie) {
+            DeliverySegmentsWord::AsTheyLie => SegmentOrder::AsTheyLie,
+            DeliverySegmentsWord::ImportantFirst => SegmentOrder::ImportantFirst,
+        },
     })
 }
 

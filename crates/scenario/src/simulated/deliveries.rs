@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use thalweg_core::{
-    Bytes, Check, Machine, NodeId, Operation, Outbox, Packet, Reports, Rng, Time, Verdict,
+    Bytes, Check, Dscp, Machine, NodeId, Operation, Outbox, Packet, Reports, Rng, Time, Verdict,
 };
 use thalweg_deliver::{
     Completion, Config, ConfigError, Endpoint, LossBound, Lost, Name, ReceiveCall, SendCall,
@@ -115,6 +115,7 @@ impl Deliveries {
                     flow: FlowId::new(operation.0, 0),
                     bytes: Bytes::new(received.buffer.len() * VALUE_BYTES),
                     finished: received.finished,
+                    dscp: Dscp::default(),
                     body: None,
                 }))
             }

@@ -65,19 +65,15 @@ pub(super) fn delivery(
     Ok(Some(Bounded { loss, keeps_parameters, layers }))
 }
 
-/// Checks whether packets that are aggregated have priorities of their own: of how many layers, if so.
+/// Checks whether packets have priorities of their own: of how many layers, if so. Deliveries always do.
 // spec: M-03
 pub(super) fn layer_priorities(
     collective: Collective,
     has_them: bool,
     layers: usize,
 ) -> Result<Option<u16>, Mistake> {
-    if has_them && !collective.is_aggregation() {
-        let message = format!(
-            "{} gives no packet of its own a priority: take this away, or write transport = \"deliver\", \
-             which always does",
-            collective.name()
-        );
+    if has_them && collective == Collective::SwitchMl {
+        let message = "switchml gives no packet of its own a priority: take this away";
         return Err(Mistake::at("layer-priorities", message));
     }
     Ok(has_them.then(|| u16::try_from(layers.max(1)).unwrap_or(u16::MAX)))

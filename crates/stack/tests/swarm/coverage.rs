@@ -2,6 +2,7 @@
 
 use thalweg_aggregate::switch;
 use thalweg_core::JobId;
+use thalweg_fabric::{DropReason, FabricStats};
 use thalweg_stack::{Participant, TrainingHost};
 
 macro_rules! coverage {
@@ -55,6 +56,8 @@ coverage!(
     late,
     adopted_results,
     left_out,
+    important_awaited,
+    dropped_as_unimportant,
     repeats,
     rescaled,
     parameters_again,
@@ -78,6 +81,12 @@ impl Coverage {
     /// lost; where server and switch have both forgotten what was paid, they ask once more.
     pub fn withheld_share(&self) -> f64 {
         self.withheld_at_switches as f64 / self.results_at_switches as f64
+    }
+
+    /// Packets that queues dropped because they could not be marked.
+    pub fn add_network(&mut self, stats: &FabricStats) {
+        let at = DropReason::ALL.iter().position(|reason| *reason == DropReason::Unmarkable);
+        self.dropped_as_unimportant += stats.dropped_packets[at.expect("it is one of all")];
     }
 
     pub fn add_differing(&mut self, jobs: u64) {
@@ -116,6 +125,7 @@ impl Coverage {
             self.late += stats.late;
             self.adopted_results += stats.adopted;
             self.left_out += stats.left_out;
+            self.important_awaited += stats.important_awaited;
             self.repeats += stats.repeats;
             self.rescaled += stats.rescaled;
             self.parameters_again += stats.parameters_again;

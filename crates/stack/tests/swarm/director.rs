@@ -9,7 +9,7 @@ use thalweg_aggregate::join::{
 use thalweg_aggregate::{JobParameters, Manner, Setup, Switch, Worker, server, switch, worker};
 use thalweg_collective::Event as SumEvent;
 use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Time};
-use thalweg_fabric::{Director, Door, Hosts, Program};
+use thalweg_fabric::{Director, Hosts, Program};
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_transport::control::{Aimd, Fixed};
@@ -135,7 +135,7 @@ impl<'a> Swarm<'a> {
             ..switch::Config::new(switch)
         };
         let machine = Switch::new(config).expect("settings that are drawn work");
-        Program { machine: Box::new(Checked::new(machine)), door: Door::Addressed }
+        Program::addressed(Box::new(Checked::new(machine)))
     }
 
     /// Who has not finished, for the report of a run that did not end.
@@ -350,6 +350,7 @@ impl<'a> Swarm<'a> {
                 config.shared_phase = Some(Span::ZERO);
             }
             config.loss_threshold = plan.loss_threshold;
+            config.importance = plan.importance[rank as usize];
             let worker = Worker::resuming(config, Operation(first as u64), age + firsts[first]);
             let worker = Box::new(worker.expect("settings that are drawn work"));
             host.enter(setup.job, Participant::Aggregate(worker));

@@ -44,6 +44,7 @@ fn run(seed: u64) -> Result<Coverage, String> {
     fabric.run(&mut Bystander, Limit::until(swept));
     let mut coverage = Coverage::default();
     coverage.add_differing(swarm.differing());
+    coverage.add_network(&fabric.stats());
     for switch in plan.switches() {
         let program = fabric.program::<Checked<Switch>>(switch).expect("it was installed");
         if program.occupied() > 0 {
@@ -119,7 +120,7 @@ fn number(name: &str) -> Option<u64> {
 
 // What happened in the runs is counted, and each of these has to have happened.
 // spec: simulator
-// spec, E-11, T-02, T-09, T-10, T-12 simulator
+// spec, E-11, M-20, T-02, T-09, T-10, T-12 simulator
 #[test]
 fn two_thousand_seeds_are_exact_and_end() {
     let coverage = run_all(0..2_000);

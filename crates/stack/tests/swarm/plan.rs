@@ -4,6 +4,7 @@ use thalweg_aggregate::{Indexing, Numeric, Recovery, Reliability};
 use thalweg_core::{Element, Fingerprint, NodeId, Rate, Reduction, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, LeafSpine};
 use thalweg_fabric::{Config, Discipline, Effect, Marking, Outage, Place, Rule, Spread, Topology};
+use thalweg_values::Importance;
 use thalweg_wire::aggregate::{LossShare, Scale};
 use thalweg_wire::tag::Secret;
 
@@ -20,6 +21,8 @@ pub struct Plan {
     pub faults: Vec<Rule>,
     pub outages: Vec<Outage>,
     pub marks_above_bytes: u64,
+    /// Queues drop packets that are not ECN-capable.
+    pub drops_unmarkable: bool,
     /// The most values that a switch sums; some jobs' fragments are longer.
     pub values_max: u16,
     /// Headers are sealed with keys that follow from it.
@@ -40,6 +43,8 @@ pub struct JobPlan {
     pub operations: Vec<u64>,
     /// How reliable each operation is.
     pub reliabilities: Vec<Reliability>,
+    /// Rule for important fragments of bounded operations, of each worker.
+    pub importance: Vec<Importance>,
     /// Type of the values of each operation.
     pub elements: Vec<Element>,
     /// Values of 16 bits travel in single precision.
@@ -128,6 +133,7 @@ impl Plan {
             faults: Vec::new(),
             outages: Vec::new(),
             marks_above_bytes: 1_000 * (1 + draw.below(30)),
+            drops_unmarkable: false,
             values_max: if draw.chance(0.1) { 12 } else { 24 },
             secret: None,
             seals_bodies: false,
@@ -142,6 +148,7 @@ impl Plan {
         plan.outages = plan.draw_outages(&mut rng.stream("outages"));
         plan.draw_difference(&mut rng.stream("difference"));
         plan.draw_elements(&mut rng.stream("elements"));
+        plan.draw_importance(&mut rng.stream("importance"));
         plan
     }
 
@@ -157,6 +164,19 @@ impl Plan {
                 *element = [Element::F32, Element::F16, Element::Bf16, Element::Bf16]
                     [draw.below(4) as usize];
             }
+        }
+    }
+
+    /// In most jobs with bounded operations workers tell important fragments apart, in some only a part of them.
+    // spec: M-20 simulator
+    fn draw_importance(&mut self, draw: &mut Rng) {
+        self.drops_unmarkable = draw.chance(0.7);
+        for job in &mut self.jobs {
+            let share = [0.0, 1.0, 1.0, 0.5][draw.below(4) as usize];
+            let rule = |draw: &mut Rng| {
+                if draw.chance(share) { Importance::PacketMean } else { Importance::All }
+            };
+            job.importance = job.workers.iter().map(|_| rule(draw)).collect();
         }
     }
 
@@ -228,7 +248,8 @@ impl Plan {
     }
 
     pub fn fabric(&self) -> Config {
-        let marking = Marking { threshold_bytes: self.marks_above_bytes, drop_unmarkable: false };
+        let threshold_bytes = self.marks_above_bytes;
+        let marking = Marking { threshold_bytes, drop_unmarkable: self.drops_unmarkable };
         Config {
             discipline: Discipline::Fifo(marking),
             spread: Spread::PerPacket,
@@ -351,6 +372,7 @@ impl JobPlan {
             way: [Way::TwoLevels, Way::TwoLevels, Way::ThreeLevels, Way::Rack, Way::Straight]
                 [draw.below(5) as usize],
             reliabilities: vec![Reliability::Exact; operations.len()],
+            importance: Vec::new(),
             elements: vec![Element::F32; operations.len()],
             widens_halves: false,
             stall: None,

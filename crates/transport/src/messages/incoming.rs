@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
-use thalweg_core::{Body, Meta, NodeId, Time};
+use thalweg_core::{Body, Dscp, Meta, NodeId, Time};
 use thalweg_wire::flow::{Ack, Data};
 
 use super::config::MessageConfig;
@@ -167,7 +167,7 @@ impl Incoming {
             Intake::Taken => self.arrivals.note(held_before, receiver.held_bytes()),
             Intake::Complete => {
                 self.arrivals.note(held_before, 0);
-                events.push_back(Event::Received(self.complete(config, now, slot)));
+                events.push_back(Event::Received(self.complete(config, now, slot, meta.dscp)));
             }
         }
         Ok((ack, time))
@@ -266,8 +266,8 @@ impl Incoming {
         }
     }
 
-    fn complete(&mut self, config: &MessageConfig, now: Time, slot: u32) -> Received {
-        let received = self.receivers[slot as usize].finish(now);
+    fn complete(&mut self, config: &MessageConfig, now: Time, slot: u32, dscp: Dscp) -> Received {
+        let received = self.receivers[slot as usize].finish(now, dscp);
         self.held_bytes -= received.body.as_ref().map_or(0, |body| body.len() as u64);
         self.vacant.push(slot);
         self.remember(config, (received.src, received.flow.0));

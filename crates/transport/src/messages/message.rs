@@ -1,6 +1,6 @@
 //! Messages, their names, and events.
 
-use thalweg_core::{Body, BodySize, Bytes, NodeId, Tag, Tagger, Time};
+use thalweg_core::{Body, BodySize, Bytes, Dscp, NodeId, Tag, Tagger, Time};
 use thiserror::Error;
 
 use super::config::MAX_PACKETS;
@@ -151,6 +151,8 @@ pub struct Received {
     pub bytes: Bytes,
     /// When its last packet came.
     pub finished: Time,
+    /// Class of the packet that came last.
+    pub dscp: Dscp,
     /// The bytes, if real ones were carried.
     pub body: Option<Box<[u8]>>,
 }

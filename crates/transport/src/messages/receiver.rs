@@ -1,6 +1,6 @@
 //! One incoming message: what has arrived of it, and where it is put together.
 
-use thalweg_core::{Body, Bytes, NodeId, Time};
+use thalweg_core::{Body, Bytes, Dscp, NodeId, Time};
 use thalweg_wire::flow::Data;
 
 use super::bits::Arrivals;
@@ -82,12 +82,13 @@ impl Receiver {
     }
 
     /// Hands out the complete message.
-    pub fn finish(&mut self, now: Time) -> Received {
+    pub fn finish(&mut self, now: Time, dscp: Dscp) -> Received {
         Received {
             src: self.src,
             flow: FlowId(self.flow),
             bytes: self.message_bytes,
             finished: now,
+            dscp,
             body: self.body.take(),
         }
     }

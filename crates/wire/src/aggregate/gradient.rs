@@ -7,7 +7,7 @@ use zerocopy::{transmute_mut, transmute_ref};
 use super::numbers::{BF16, F16, FIXED, VALUE_BYTES};
 use super::{
     Absent, AggregateError, BRANCH_BYTES, Branch, COLLISION, CONGESTED, Identity, Magnitude,
-    Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS,
+    Numbers, OVERFLOW, REPAIR, RESEND, RESULT, RESULT_LACKS, SumImportance,
 };
 use crate::flag;
 use crate::int24::U24;
@@ -46,6 +46,8 @@ pub struct Gradient {
     pub branch: Branch,
     /// How large the numbers are that the sender will send when this fragment is answered.
     pub next_magnitude: Magnitude,
+    /// Importance of the contributions in it (M-20). Means nothing in a result, and is not sent.
+    pub importance: SumImportance,
     /// See [`CONGESTED`].
     pub congested: bool,
     /// See [`OVERFLOW`].
@@ -79,8 +81,8 @@ header_view! {
         branch: [u8; BRANCH_BYTES] = gradient.branch.pack(),
         watermark_distance: U16 = gradient.watermark_distance,
         flags: u8 = gradient.flags(),
-        /// The upper half is zero: bits 4 and 5 are for the importance of the values.
-        format: u8 = gradient.numbers.format(),
+        /// The body format in the lower half, [`Gradient::importance`] in bits 4 and 5.
+        format: u8 = gradient.numbers.format() | gradient.importance_bits(),
         /// One level in each half.
         levels: u8 = pack_levels(gradient.level, gradient.bitmap_level),
         next_magnitude: u8 = gradient.next_magnitude.exponent(),
@@ -111,6 +113,7 @@ impl Gradient {
             level: entry,
             branch,
             next_magnitude: Magnitude::default(),
+            importance: SumImportance::UNKNOWN,
             congested: false,
             overflow: false,
             collision: false,
@@ -131,6 +134,12 @@ impl Gradient {
     fn absent_bits(&self) -> Option<u32> {
         let is_result = self.result && !self.numbers.is_fixed();
         self.absent.filter(|_| is_result).map(Absent::bits)
+    }
+
+    /// The bits of [`Gradient::importance`], where they are sent.
+    #[inline]
+    fn importance_bits(&self) -> u8 {
+        if self.result { 0 } else { self.importance.in_byte() }
     }
 
     #[inline]
@@ -181,7 +190,25 @@ impl GradientView {
     #[inline]
     pub fn value_bytes(&self) -> usize {
         // Even before the format is checked, no other has a length.
-        if matches!(self.format, F16 | BF16) { VALUE_BYTES / 2 } else { VALUE_BYTES }
+        if matches!(self.body_format(), F16 | BF16) { VALUE_BYTES / 2 } else { VALUE_BYTES }
+    }
+
+    /// The body format.
+    #[inline]
+    pub fn body_format(&self) -> u8 {
+        self.format & !SumImportance::MASK
+    }
+
+    /// [`Gradient::importance`].
+    #[inline]
+    pub fn importance(&self) -> SumImportance {
+        SumImportance::read(self.format)
+    }
+
+    /// Writes the importance of a sum.
+    #[inline]
+    pub fn set_importance(&mut self, importance: SumImportance) {
+        self.format = self.body_format() | importance.in_byte();
     }
 
     /// [`Gradient::bitmap_level`].
@@ -211,6 +238,7 @@ impl GradientView {
             level: self.level(),
             branch,
             next_magnitude: Magnitude::from_exponent(self.next_magnitude),
+            importance: self.importance(),
             congested: is_set(CONGESTED),
             overflow: is_set(OVERFLOW),
             collision: is_set(COLLISION),
@@ -225,12 +253,13 @@ impl GradientView {
     #[inline]
     fn check(&self, prefix: Prefix) -> Result<Checked, AggregateError> {
         prefix.expect(Kind::AggregateGradient)?;
-        if self.flags & !FLAGS != 0 {
+        let is_blank = self.flags & RESULT == 0 || self.importance() == SumImportance::UNKNOWN;
+        if self.flags & !FLAGS != 0 || !is_blank {
             return Err(AggregateError::Reserved);
         }
         let absent = if self.flags & RESULT_LACKS != 0 { Some(self.absent()?) } else { None };
         let scale_bits = if absent.is_some() { 0 } else { self.scale.get() };
-        let numbers = Numbers::read(self.format, scale_bits)?;
+        let numbers = Numbers::read(self.body_format(), scale_bits)?;
         let branch = Branch::unpack(self.branch)?;
         let (level, bitmap_level, bitmap) = (self.level(), self.bitmap_level(), self.bitmap.get());
         if !branch.has(level) && !branch.ends_at(level) {
@@ -252,7 +281,7 @@ impl GradientView {
     /// Workers whose contributions a result in floats lacks.
     #[cold]
     fn absent(&self) -> Result<Absent, AggregateError> {
-        let may_lack = self.flags & RESULT != 0 && self.format != FIXED;
+        let may_lack = self.flags & RESULT != 0 && self.body_format() != FIXED;
         Absent::read(self.scale.get()).filter(|_| may_lack).ok_or(AggregateError::Reserved)
     }
 }

@@ -14,6 +14,9 @@ const BOUNDED: u8 = 1 << 1;
 /// Flag: the last switch has the whole sum, and no result.
 const AWAITED: u8 = 1 << 2;
 
+/// Flag: the values of the worker that asks are important.
+const IMPORTANT: u8 = 1 << 3;
+
 /// A packet without body, from a worker that misses a sum up to the first switch that lacks a contribution, or
 /// to the server (T-10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +43,8 @@ pub struct Query {
     pub awaited: bool,
     /// The operation, if the sum may come without some contributions (T-02).
     pub bounded: Option<Bounded>,
+    /// True if the operation is bounded and the values of the worker that asks are important (M-20).
+    pub important: bool,
 }
 
 header_view! {
@@ -60,7 +65,8 @@ header_view! {
         watermark_distance: U16 = query.watermark_distance,
         flags: u8 = flag(query.bypass, BYPASS)
             | flag(query.bounded.is_some(), BOUNDED)
-            | flag(query.awaited, AWAITED),
+            | flag(query.awaited, AWAITED)
+            | flag(query.important, IMPORTANT),
         fragments: U24 = query.bounded.map_or(0, |bounded| bounded.fragments),
     }
 }
@@ -80,6 +86,7 @@ impl Query {
             bypass: false,
             awaited: false,
             bounded: None,
+            important: false,
         }
     }
 
@@ -98,6 +105,7 @@ impl Query {
             bypass: view.flags & BYPASS != 0,
             awaited: view.flags & AWAITED != 0,
             bounded: view.bounded()?,
+            important: view.flags & IMPORTANT != 0,
         };
         if usize::from(query.level) > LEVELS {
             return Err(AggregateError::Level(query.level));
@@ -125,8 +133,10 @@ impl QueryView {
     fn bounded(&self) -> Result<Option<Bounded>, AggregateError> {
         let (first_distance, fragments) = (self.first_distance.get(), self.fragments.get());
         let is_bounded = self.flags & BOUNDED != 0;
-        let is_blank = first_distance == 0 && fragments == 0 && self.share == 0;
-        if self.flags & !(BYPASS | BOUNDED | AWAITED) != 0 || !(is_bounded || is_blank) {
+        let is_important = self.flags & IMPORTANT != 0;
+        let is_blank = first_distance == 0 && fragments == 0 && self.share == 0 && !is_important;
+        if self.flags & !(BYPASS | BOUNDED | AWAITED | IMPORTANT) != 0 || !(is_bounded || is_blank)
+        {
             return Err(AggregateError::Reserved);
         }
         if !is_bounded {
@@ -193,6 +203,11 @@ mod tests {
         bytes[60] |= BOUNDED;
         bytes[61..64].copy_from_slice(&[0xe8, 0x03, 0]);
         assert_literal((&bytes, bounded), Query::decode, Query::to_header);
+        // The values of the worker that asks are important.
+        // spec: M-20 machine
+        let important = Query { important: true, ..bounded };
+        assert_eq!(important.to_header()[60], bytes[60] | 1 << 3);
+        assert_eq!(Query::decode(&important.to_header()), Ok(important));
         bytes[61..64].copy_from_slice(&[0x90, 0x01, 0]);
         assert_eq!(Query::decode(&bytes), Err(AggregateError::Operation), "400 of 400");
     }
@@ -226,6 +241,7 @@ mod tests {
             (server, distance, bypass, awaited) in any::<(u32, u16, bool, bool)>(),
             (level, heard_distance) in (0..=4_u8, I24::MIN..=I24::MAX),
             bounded in prop::option::of((0..1_u32 << 23, 1..1_u32 << 23, any::<u8>())),
+            important in any::<bool>(),
         ) {
             let bounded = bounded.map(|(first_distance, more, share)| Bounded {
                 first_distance,
@@ -242,6 +258,7 @@ mod tests {
                 bypass,
                 awaited,
                 bounded,
+                important: important && bounded.is_some(),
                 ..query()
             };
             prop_assert_eq!(Query::decode(&query.to_header()), Ok(query));

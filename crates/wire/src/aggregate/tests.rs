@@ -117,18 +117,42 @@ fn values_of_16_bits_have_formats_of_their_own() {
 #[test]
 fn formats_that_are_named_and_not_in_use_are_refused() {
     for format in 4..=255 {
-        let error =
-            if format < 16 { AggregateError::Format(format) } else { AggregateError::Reserved };
-        let mut header = GRADIENT_BYTES;
-        header[61] = format;
-        assert_eq!(Gradient::decode(&header), Err(error), "{format}");
+        let (lower, upper) = (format & 0xf, format & 0xf0);
+        let error = |known: u8| match upper & !known {
+            0 => AggregateError::Format(lower),
+            _ => AggregateError::Reserved,
+        };
+        if lower >= 4 || upper & 0xc0 != 0 {
+            // Bits 4 and 5 are the importance of the values.
+            let mut header = GRADIENT_BYTES;
+            header[60] &= !RESULT;
+            header[61] = format;
+            assert_eq!(Gradient::decode(&header), Err(error(0x30)), "{format}");
+        }
         let mut header = PARAMETER_BYTES;
         header[61] = format;
-        assert_eq!(Parameter::decode(&header), Err(error), "{format}");
+        assert_eq!(Parameter::decode(&header), Err(error(0)), "{format}");
     }
     let mut floats = GRADIENT_BYTES;
     floats[61] = 0;
     assert_eq!(Gradient::decode(&floats), Err(AggregateError::Reserved), "floats have no scale");
+}
+
+// spec: M-20 machine
+#[test]
+fn contributions_carry_their_importance_and_results_none() {
+    for bits in 0..4 {
+        let importance = SumImportance::from_bits(bits);
+        let gradient = Gradient { importance, result: false, ..gradient() };
+        let mut header = gradient.to_header();
+        assert_eq!(header[61], 1 | bits << 4);
+        assert_eq!(Gradient::decode(&header), Ok(gradient));
+        let result = Gradient { result: true, ..gradient };
+        assert_eq!(result.to_header()[61], 1);
+        header[60] |= RESULT;
+        let expected = Err(AggregateError::Reserved);
+        assert_eq!(Gradient::decode(&header) == expected, bits > 0);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Fragments that are finished although contributions are missing.
 
-use thalweg_wire::aggregate::{Absent, Bounded, LossShare};
+use thalweg_wire::aggregate::{Absent, Bounded, LossShare, SumImportance};
 
 use super::*;
 
@@ -187,4 +187,49 @@ fn what_was_left_out_is_forgotten_when_an_epoch_begins_behind_it() {
     let next = Setup { epoch: 2, resume_from: 8, ..setup(&side_by_side()) };
     bench.server.adopt(bench.now, Arc::new(next));
     bench.drain();
+}
+
+/// Contributions of all but rank 3, each of this importance.
+fn give_important(bench: &mut Bench, sequence: u64, important: [bool; 4]) {
+    for (rank, its) in [0, 1, 2, 4].into_iter().zip(important) {
+        let importance = SumImportance::of(its);
+        bench.give(Gradient { importance, ..bench.own(rank, sequence) }, &fixed(&[1]));
+    }
+}
+
+// spec: M-20 machine
+#[test]
+fn what_is_not_important_is_left_out_first() {
+    let mut bench = Bench::new(setup(&side_by_side()));
+    give_important(&mut bench, 0, [false; 4]);
+    bench.ask(bounded(&bench, 0, 0, 8));
+    assert_eq!(absent(&bench.drain()), vec![Some(vec![3]); 3], "at once");
+
+    give_important(&mut bench, 1, [true; 4]);
+    bench.ask(bounded(&bench, 0, 1, 8));
+    assert_eq!(destinations(&bench.drain()), [3], "asked for");
+    bench.ask(bounded(&bench, 1, 1, 8));
+    assert!(bench.drain().is_empty(), "it was just asked");
+    bench.give_from(&[3], 1, &fixed(&[1]));
+    assert_eq!(absent(&bench.drain()), vec![None; 3], "it has arrived");
+
+    give_important(&mut bench, 2, [true; 4]);
+    bench.ask(bounded(&bench, 0, 2, 8));
+    assert_eq!(destinations(&bench.drain()), [3]);
+    bench.wait_us(60);
+    bench.ask(bounded(&bench, 0, 2, 8));
+    assert_eq!(absent(&bench.drain()), vec![Some(vec![3]); 3], "nothing came");
+}
+
+// spec: M-20 machine
+#[test]
+fn where_contributions_disagree_the_one_who_asks_decides() {
+    for important in [false, true] {
+        let mut bench = Bench::new(setup(&side_by_side()));
+        give_important(&mut bench, 0, [true, false, false, false]);
+        bench.ask(Query { important, ..bounded(&bench, 0, 0, 8) });
+        let sent = bench.drain();
+        let expected: &[u32] = if important { &[3] } else { &[100, 101, 4] };
+        assert_eq!(destinations(&sent), expected);
+    }
 }

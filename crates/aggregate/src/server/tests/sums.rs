@@ -1,5 +1,7 @@
 //! From contributions to parameter packets.
 
+use thalweg_core::{Dscp, TrafficClass};
+
 use super::*;
 
 // spec: machine
@@ -24,6 +26,28 @@ fn parts_of_all_levels_add_up_and_go_down_the_tree() {
     let Stats { gradients, gradient_bytes, added, completed, parameters, .. } = bench.stats();
     assert_eq!((gradients, gradient_bytes, added), (4, 432, 4));
     assert_eq!((completed, parameters), (1, 1));
+}
+
+/// The most urgent class in which a contribution came is that of the result.
+// spec: M-03, C-16 machine
+#[test]
+fn results_travel_in_the_class_of_their_contributions() {
+    for (priorities, expected) in [([3; 5], 3), ([6, 2, 6, 6, 4], 2)] {
+        let mut bench = Bench::new(setup(&side_by_side()));
+        for (rank, priority) in (0..).zip(priorities) {
+            let dscp = Dscp::of_priority(priority).in_class(TrafficClass::Training);
+            let (meta, mut body) = (Meta { dscp, ..Meta::default() }, fixed(&[1]));
+            let header = bench.own(rank, 0).to_header();
+            bench.hand_in_with(meta, header, Body::Bytes(&mut body));
+        }
+        let mut sent = bench.drain();
+        bench.wait_us(60);
+        bench.ask(bench.query(1, 0, false));
+        sent.append(&mut bench.drain());
+        assert_eq!(sent.len(), 4, "to all, and to who asked");
+        let dscp = Dscp::of_priority(expected).in_class(TrafficClass::Training);
+        assert!(sent.iter().all(|sent| sent.meta.dscp == dscp), "{sent:?}");
+    }
 }
 
 #[test]
@@ -308,25 +332,4 @@ fn what_does_not_fit_is_dropped_and_counted() {
     let branch = thalweg_wire::aggregate::Branch::new([4, 3, 0, 0], [0; 4]).unwrap();
     bench.give(Gradient { branch, ..bench.own(0, 0) }, &fixed(&[1, 2]));
     assert_eq!((bench.stats().foreign, bench.stats().added), (2, 1));
-}
-
-// spec: C-16 machine
-#[test]
-fn results_have_the_class_of_the_gradients_where_that_is_kept() {
-    let class = Dscp::of_priority(3).in_class(TrafficClass::Training);
-    for (keeps_class, expected) in [(true, class), (false, Tag::training().dscp)] {
-        let config = Config { ask_gap: GAP, keeps_class, ..Config::new(SERVER) };
-        let mut bench = Bench::with(config, setup(&side_by_side()));
-        for rank in 0..5 {
-            let mut body = fixed(&[1]);
-            let mut header = bench.own(rank, 0).to_header();
-            let mut meta = Meta { dscp: class, wire_bytes: 104, ..Meta::default() };
-            let body = Body::Bytes(&mut body);
-            let packet = Packet { meta: &mut meta, header: &mut header, body };
-            bench.server.handle_packet(bench.now, packet);
-        }
-        let sent = bench.drain();
-        assert_eq!(sent.len(), 3);
-        assert!(sent.iter().all(|packet| packet.meta.dscp == expected), "{keeps_class}");
-    }
 }

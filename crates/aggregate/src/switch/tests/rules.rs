@@ -3,6 +3,7 @@
 use thalweg_core::{Ecn, JobId, Machine, NodeId, Span, Time};
 use thalweg_wire::aggregate::{
     Announcement, Branch, Gradient, Identity, Magnitude, Notice, Numbers, Scale, StationBytes,
+    SumImportance,
 };
 
 use super::harness::{
@@ -26,6 +27,30 @@ fn the_first_packet_takes_the_aggregator() {
     assert_eq!(slot.key.fragment().identity, gradient(1).identity);
     assert_eq!((bench.switch.occupied(), bench.switch.occupied_by(JobId(7))), (1, 1));
     assert_eq!(bench.switch.stats().taken, 1);
+}
+
+// spec: M-20 machine
+#[test]
+fn a_sum_has_the_importance_of_its_parts_and_is_not_dropped() {
+    use SumImportance as Its;
+    for (parts, whole) in [
+        ([Its::NONE, Its::NONE, Its::NONE], Its::NONE),
+        ([Its::ALL, Its::ALL, Its::ALL], Its::ALL),
+        ([Its::ALL, Its::NONE, Its::NONE], Its::PART),
+        ([Its::UNKNOWN, Its::UNKNOWN, Its::UNKNOWN], Its::UNKNOWN),
+    ] {
+        let mut bench = Bench::knowing();
+        for (worker, importance) in (0..).zip(parts) {
+            let own = Gradient { importance, ..of_three(worker) };
+            let mut sent = Sent::gradient(ME, &own, &[3, -4]);
+            sent.meta.ecn = Ecn::NotCapable;
+            let fate = bench.handle(&mut sent);
+            if worker == 2 {
+                assert_eq!((fate, sent.meta.ecn), (Fate::Forwarded, Ecn::Capable));
+                assert_eq!(sent.read().importance, whole);
+            }
+        }
+    }
 }
 
 // spec: A-02 machine

@@ -1,4 +1,5 @@
-use thalweg_wire::aggregate::{Absent, Bounded, LossShare};
+use thalweg_values::Importance;
+use thalweg_wire::aggregate::{Absent, Bounded, LossShare, SumImportance};
 
 use super::*;
 use crate::reliability::Reliability;
@@ -92,4 +93,64 @@ fn what_is_supplied_says_who_is_missing() {
     }
     bench.ask(bench.request(4));
     assert_eq!(bench.sent()[0].gradient().absent, None, "its own values");
+}
+
+/// Three fragments of four are small, and one is large. Half of them may be missing.
+fn uneven(importance: Importance) -> Bench {
+    let control = Fixed { bytes: 1 << 20 }.into();
+    let mut bench = Bench::with(setup(), Config { control, importance, ..Config::default() });
+    let half = Reliability::Bounded(LossShare::from_parts(128));
+    let values = [1.0, 9.0, 2.0, 1.0].into_iter().flat_map(|value| [value; 4]);
+    bench.worker.submit_with(bench.now, Tensor::from(values.collect::<Vec<f32>>()), half);
+    bench
+}
+
+fn droppable(sent: &[Owned]) -> Vec<bool> {
+    sent.iter().map(|sent| sent.meta.ecn == Ecn::NotCapable).collect()
+}
+
+// spec: M-04, M-20 machine
+#[test]
+fn large_values_are_important_and_the_others_may_be_dropped() {
+    let mut bench = uneven(Importance::PacketMean);
+    let sent = bench.sent();
+    let expected = [false, true, true, false];
+    let says = |its: bool| SumImportance::of(its);
+    let found: Vec<_> = sent.iter().map(|sent| sent.gradient().importance).collect();
+    assert_eq!(found, expected.map(says));
+    assert_eq!(droppable(&sent), expected.map(|its| !its));
+    bench.expire();
+    let asked: Vec<_> = bench.sent().iter().map(|sent| sent.query().important).collect();
+    assert_eq!(asked, expected);
+    let mut alike = uneven(Importance::All);
+    let sent = alike.sent();
+    assert_eq!(droppable(&sent), [false; 4]);
+    assert!(sent.iter().all(|sent| sent.gradient().importance == SumImportance::UNKNOWN));
+}
+
+// spec: M-20 machine
+#[test]
+fn what_was_sent_before_and_what_would_be_too_much_is_not_dropped() {
+    let mut bench = uneven(Importance::PacketMean);
+    bench.sent();
+    bench.ask(Request { afresh: true, ..bench.request(0) });
+    let again = bench.sent();
+    assert_eq!(droppable(&again), [false]);
+    assert_eq!(again[0].gradient().importance, SumImportance::NONE);
+
+    let mut bench = uneven(Importance::PacketMean);
+    let half = Reliability::Bounded(LossShare::from_parts(64));
+    let small = Tensor::from([[1.0; 4], [2.0; 4]].concat().repeat(4));
+    // A span of eight fragments: four of this one are sent at once, and a quarter of eight may be missing.
+    bench.worker.submit_with(bench.now, small, half);
+    bench.sent();
+    for sequence in 0..4 {
+        bench.answer_values(sequence, &[1.0; 4]);
+    }
+    for sequence in 4..6 {
+        answer_without(&mut bench, sequence, &[1], &[1.0; 4]);
+    }
+    let sent = bench.sent();
+    assert!(sent.iter().any(|sent| sent.gradient().importance == SumImportance::NONE));
+    assert_eq!(droppable(&sent), [false; 4], "it may not be left out of more");
 }

@@ -245,12 +245,12 @@ fn selective_repair_halves_the_window_unless_it_was_a_collision() {
 fn requests_are_answered_as_they_ask() {
     let mut bench = Bench::with_sent(setup(), config(), 8);
     let request = |sequence| bench.request(sequence);
-    let (plain, afresh, straight) = (
+    let (plain, fresh, straight) = (
         request(5),
         Request { afresh: true, ..request(6) },
         Request { bypass: true, wanted: 0, level: 1, ..request(7) },
     );
-    for ask in [plain, afresh, straight, plain] {
+    for ask in [plain, fresh, straight, plain] {
         bench.ask(ask);
     }
     let sent = bench.sent();

@@ -1,8 +1,12 @@
 use super::*;
 
 const LIMIT: u64 = 5_000;
-const SPEC: TrimmingSpec =
-    TrimmingSpec { data_bytes: 3_000, header_bytes: 64, headers_per_data: 10 };
+const SPEC: TrimmingSpec = TrimmingSpec {
+    data_bytes: 3_000,
+    header_bytes: 64,
+    headers_per_data: 10,
+    returns_headers: false,
+};
 
 fn data(pool: &mut Pool) -> PacketRef {
     let dscp = Dscp::of_priority(7);
@@ -115,4 +119,37 @@ proptest! {
         prop_assert!(sizes.len() == 1 || pool.meta(first).wire_bytes == sizes[0]);
         prop_assert_eq!(queue.packets(), sizes.len());
     }
+}
+
+#[test]
+fn a_header_without_room_goes_back_to_its_sender_once() {
+    let mut pool = Pool::default();
+    for returns_headers in [false, true] {
+        let mut queue = Trimming::new(TrimmingSpec { returns_headers, ..SPEC }, Rng::new(1));
+        // Two packets with data, and no room for a header.
+        let limit = SPEC.data_bytes + 63;
+        let packets = [data(&mut pool), data(&mut pool), data(&mut pool), header(&mut pool)];
+        let admissions = packets.map(|packet| {
+            let mut meta = *pool.meta(packet);
+            queue.enqueue(packet, &mut meta, limit)
+        });
+        let turned_away = match returns_headers {
+            true => Admission::Returned { header_bytes: 64 },
+            false => Admission::Full,
+        };
+        let expected = [Admission::Queued, Admission::Queued, turned_away, turned_away];
+        assert_eq!(admissions, expected);
+    }
+    let meta = Meta { src: NodeId(3), dst: NodeId(5), wire_bytes: 1_500, ..Meta::default() };
+    let [with_data, without] = [1_400, 0].map(|bytes| {
+        let packet = pool.take(NodeId(3), BodySize::Length(bytes));
+        *pool.meta_mut(packet) = meta;
+        packet
+    });
+    assert!(pool.turn_round(with_data, 64));
+    let turned = *pool.meta(with_data);
+    assert_eq!((turned.src, turned.dst, turned.wire_bytes), (NodeId(3), NodeId(3), 64));
+    assert_eq!(pool.lend(with_data).body.len(), 0);
+    assert!(!pool.turn_round(with_data, 64), "once");
+    assert!(!pool.turn_round(without, 64), "an answer or a pull is lost");
 }

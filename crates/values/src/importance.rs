@@ -1,13 +1,13 @@
-//! Which packets matter most: those with large values.
+//! Importance of the packets of a tensor: those with large values matter most.
 //!
 //! A packet is important if the mean magnitude of its values is above a threshold, which comes from a
-//! sample of the tensor. The sum of magnitudes is taken in the pass that packs the values.
+//! sample of the tensor. The sum of magnitudes is taken in the pass that packs the values. Deliveries and sums in
+//! switches follow the same rule.
 
 use multiversion::multiversion;
-use thalweg_core::{Body, Operation};
-use thalweg_values::{Float, TensorSlice, float};
+use thalweg_core::{Body, Operation, fibonacci};
 
-use crate::segments::Segments;
+use crate::{Float, TensorSlice, float};
 
 /// What makes a packet important.
 // spec: M-04
@@ -49,24 +49,25 @@ impl Threshold {
         segment_values: u16,
         operation: Operation,
     ) -> Threshold {
-        let bytes = thalweg_core::Bytes::new(4 * values.len() as u64);
-        let segments = segment_values.checked_mul(4).and_then(|step| Segments::new(bytes, 0, step));
-        segments.map_or(Threshold::NONE, |segments| {
-            Threshold::sampled(importance, TensorSlice::Values(values), &segments, operation)
-        })
+        let step = usize::from(segment_values.max(1));
+        let count = u32::try_from(values.len().div_ceil(step)).unwrap_or(u32::MAX);
+        let segment = |index: u32| {
+            let from = index as usize * step;
+            TensorSlice::Values(&values[from..values.len().min(from + step)])
+        };
+        Threshold::sampled(importance, count, operation, segment)
     }
 
-    pub(crate) fn sampled(
+    /// The same from the segments of a tensor, of which there are `count`.
+    pub fn sampled<'a>(
         importance: Importance,
-        source: TensorSlice<'_>,
-        segments: &Segments,
+        count: u32,
         operation: Operation,
+        segment: impl Fn(u32) -> TensorSlice<'a>,
     ) -> Threshold {
-        let count = segments.tensor_count();
         let step = (count / LEAST_SAMPLE).clamp(1, SAMPLE_EVERY);
         let first = operation.0 % u64::from(step);
         let sample = (first as u32..count).step_by(step as usize);
-        let segment = |index| source.slice(segments.values(index, source.value_bytes()));
         let mean = match importance {
             Importance::All => None,
             Importance::PacketMean => {
@@ -81,6 +82,14 @@ impl Threshold {
         Threshold { mean }
     }
 
+    /// Returns whether a segment is important. Of segments without values every other one is.
+    pub fn is_important(self, segment: TensorSlice<'_>, operation: Operation, index: u64) -> bool {
+        sum_of_segment(segment).map_or_else(
+            || is_drawn(operation, index),
+            |sum| self.is_below(sum, segment.len() as usize),
+        )
+    }
+
     /// Whether a packet with so large a sum of magnitudes over so many values is important. What is not
     /// a number is.
     #[inline]
@@ -88,6 +97,12 @@ impl Threshold {
         let own = sum / values as f32;
         self.mean.is_none_or(|mean| own > mean || own.is_nan())
     }
+}
+
+/// Returns whether a segment without values counts as important: every other one does, evenly spread.
+#[inline]
+pub fn is_drawn(operation: Operation, index: u64) -> bool {
+    fibonacci(operation.0.wrapping_add(index)) >> 63 == 1
 }
 
 /// The lower one of two in the middle: a sample of equal values leaves none above it.
@@ -99,7 +114,7 @@ fn median(mut sample: Vec<f32>) -> Option<f32> {
 
 /// Writes a segment into a body, if that has bytes, and sums the magnitudes, if the values are known.
 #[inline]
-pub(crate) fn write_and_sum(segment: TensorSlice<'_>, body: &mut Body<'_>) -> Option<f32> {
+pub fn write_and_sum(segment: TensorSlice<'_>, body: &mut Body<'_>) -> Option<f32> {
     match (segment, body) {
         (TensorSlice::Values(values), Body::Bytes(body)) => Some(pack_and_sum(values, body)),
         (_, body) => {

@@ -9,9 +9,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use thalweg_core::{Operation, Rng};
-use thalweg_deliver::Importance;
-use thalweg_deliver::importance::{Threshold, pack_and_sum};
+use thalweg_values::Importance;
 use thalweg_values::float::write_le;
+use thalweg_values::importance::{Threshold, pack_and_sum};
 
 /// The most that tagging may add, sample included, in copies.
 const LIMIT: f64 = 0.5;
