@@ -174,6 +174,9 @@ struct Learned {
     scratch: Scratch,
 }
 
+/// Flows that a forest learns from again, the latest, if it did not begin with more.
+const LATEST_FLOWS: u32 = 20_000;
+
 /// Learning that goes on.
 struct Again {
     learner: Learner,
@@ -191,7 +194,8 @@ impl Learned {
         let ended = Learned::ended(scenario, learning, rng);
         let model = learning.train(&ended, rng).expect(checked);
         let again = learning.again_after.map(|due_after| {
-            let mut learner = Learner::new(learning.flows as usize, due_after as usize);
+            let capacity = learning.flows.max(LATEST_FLOWS) as usize;
+            let mut learner = Learner::new(capacity, due_after as usize);
             ended.iter().for_each(|&(flow, bytes)| learner.finished(flow, bytes));
             // The model has learned from those already.
             drop(learner.take_due());

@@ -130,6 +130,6 @@ fn bounds_get_better_while_flows_end() {
     let before = run_messages("learned-flows = 60", "flows = 1500").tagged;
     let learning =
         run_messages("learned-flows = 60\nlearns-again-after = 60", "flows = 1500").tagged;
-    assert_eq!((before.forests, learning.forests), (0, 24));
-    assert!(before.within < learning.within, "{before:?}, {learning:?}");
+    assert_eq!((before.forests, learning.forests), (0, 25));
+    assert!(before.within + 50 < learning.within, "{before:?}, {learning:?}");
 }
