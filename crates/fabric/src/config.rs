@@ -4,7 +4,8 @@ use thalweg_core::{PRIORITIES, Rng};
 
 use crate::fault::{Outage, Rule};
 use crate::queue::{
-    CLASSES, Fair, Fifo, Marking, Queue, QueueLimit, Strict, StrictMarking, Trimming, TrimmingSpec, Urgency,
+    CLASSES, Fair, Fifo, Marking, Queue, QueueLimit, Strict, StrictMarking, Trimming, TrimmingSpec,
+    Urgency,
 };
 use crate::routing::Spread;
 

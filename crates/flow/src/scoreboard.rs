@@ -455,11 +455,7 @@ impl Scoreboard {
 
     /// Gives up what an answered transmission has overtaken. Returns the last transmission of it.
     #[inline]
-    fn give_up_overtaken(
-        &mut self,
-        transmission: u64,
-        window: impl Fn() -> Extent,
-    ) -> Option<u64> {
+    fn give_up_overtaken(&mut self, transmission: u64, window: impl Fn() -> Extent) -> Option<u64> {
         self.sent.on_answer(transmission);
         let mut last_lost = None;
         while let Some(lost) = self.sent.pop_lost(|sent| !self.arrived.contains(sent.item.index)) {

@@ -73,11 +73,7 @@ impl Prioritizer {
     /// Everything is drawn even where it is not needed, so that what is known of one flow changes
     /// nothing for another.
     // spec: Q-12
-    pub(crate) fn of_flow(
-        &mut self,
-        now: Time,
-        flow: Starting<'_>,
-    ) -> (FlowTagger, Option<Bytes>) {
+    pub(crate) fn of_flow(&mut self, now: Time, flow: Starting<'_>) -> (FlowTagger, Option<Bytes>) {
         let size = flow.spec.bytes;
         let known = self.learned.as_mut().map(|learned| learned.know(flow));
         let before =

@@ -297,7 +297,8 @@ pub fn permutation(
     while receivers.iter().enumerate().any(|(src, &dst)| src == dst) {
         order.shuffle(&mut receivers);
     }
-    let flow = |(src, dst)| FlowSpec { start, src, dst, bytes, path: None, layer: None, kind: None };
+    let flow =
+        |(src, dst)| FlowSpec { start, src, dst, bytes, path: None, layer: None, kind: None };
     Ok(receivers.into_iter().enumerate().map(flow).collect())
 }
 

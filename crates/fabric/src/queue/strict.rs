@@ -68,14 +68,7 @@ impl Strict {
     /// Empty queues that mark in this way, none of which ever holds more than its limit.
     pub fn new(marking: StrictMarking, queue_limit: QueueLimit) -> Strict {
         let last = LastShare::default();
-        Strict {
-            queues: Default::default(),
-            occupied: 0,
-            bytes: 0,
-            marking,
-            queue_limit,
-            last,
-        }
+        Strict { queues: Default::default(), occupied: 0, bytes: 0, marking, queue_limit, last }
     }
 
     /// The same queues, of which the last has this share of the link, in thousandths, while others are waiting.

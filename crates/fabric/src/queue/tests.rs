@@ -58,7 +58,8 @@ fn unmarkable_packets_pass_or_drop_as_set() {
 #[test]
 fn strict_serves_the_most_urgent_first() {
     let mut pool = Pool::default();
-    let mut queue = Strict::new(StrictMarking::PerPort([Marking::NONE; PRIORITIES]), QueueLimit::NONE);
+    let mut queue =
+        Strict::new(StrictMarking::PerPort([Marking::NONE; PRIORITIES]), QueueLimit::NONE);
     let mut expected = Vec::new();
     for priority in [7, 3, 0, 3] {
         let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);

@@ -414,7 +414,8 @@ fn a_run_far_behind_the_first_gap_has_arrived() {
     let mut board = sent(100);
     // Packet 3 is lost. Bits reach to packet 67; the answer is to packets 80 to 90.
     let answer = Answer { run: 10, ..answer(90, 90, 3) };
-    let change = board.on_answer(&answer, Extent::default).expect("it is about packets that were sent");
+    let change =
+        board.on_answer(&answer, Extent::default).expect("it is about packets that were sent");
     assert_eq!(change.arrived, 3 + 11);
     let lost: Vec<u32> = std::iter::from_fn(|| {
         let index = board.choose(SPAN).filter(|&index| index < 100)?;

@@ -211,7 +211,8 @@ fn in_applications(sizes: &[(Bytes, f64)]) -> Vec<MessageType> {
         .collect();
     for (application, script) in (0..).zip(order.chunks(SCRIPT_TYPES)) {
         for (place, &kind) in script.iter().enumerate() {
-            let earlier = |back: usize| script[(place + (back + 1) * (script.len() - 1)) % script.len()];
+            let earlier =
+                |back: usize| script[(place + (back + 1) * (script.len() - 1)) % script.len()];
             let own = &mut types[kind as usize];
             own.port = FIRST_PORT + application;
             // From 10 µs to 10 ms.
@@ -250,7 +251,8 @@ mod tests {
         let shares = types.shares();
         assert!(shares.is_sorted_by(|one, other| one.0 < other.0 && one.1 >= other.1));
         let mean: f64 = shares.iter().map(|(bytes, share)| bytes.as_u64() as f64 * share).sum();
-        let of_curve = (0..10_000).map(|place| quantile((f64::from(place) + 0.5) / 1e4)).sum::<f64>() / 1e4;
+        let of_curve =
+            (0..10_000).map(|place| quantile((f64::from(place) + 0.5) / 1e4)).sum::<f64>() / 1e4;
         assert!((mean / of_curve - 1.0).abs() < 0.05, "{mean} against {of_curve}");
         for (kind, &(bytes, _)) in (0..).zip(&shares) {
             assert_eq!(types.kind_of(bytes), kind);

@@ -128,8 +128,10 @@ fn only_where_it_means_something(table: &SwitchTable) -> Result<(), Mistake> {
         let message = "only queues = \"trimming\" cuts packets: write that, or take this away";
         return Err(Mistake::at("trim-above", message));
     }
-    let parts =
-        [("queue-buffer", table.queue_buffer.is_some()), ("queue-alpha", table.queue_alpha.is_some())];
+    let parts = [
+        ("queue-buffer", table.queue_buffer.is_some()),
+        ("queue-alpha", table.queue_alpha.is_some()),
+    ];
     if let Some((key, _)) = parts.into_iter().find(|(_, is_given)| *is_given)
         && queues != QueuesWord::Strict
     {

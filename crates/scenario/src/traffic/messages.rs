@@ -38,10 +38,7 @@ impl Messages {
         })
     }
 
-    fn of_curve(
-        settings: TypeSettings,
-        curve: &SizeDistribution,
-    ) -> Result<Messages, TypesError> {
+    fn of_curve(settings: TypeSettings, curve: &SizeDistribution) -> Result<Messages, TypesError> {
         let types = MessageTypes::new(settings, |share| curve.quantile(share))?;
         Ok(Messages { types, settings, curve: curve.clone() })
     }

@@ -322,8 +322,12 @@ mod tests {
         let mut detector = LossDetector::new(LossThreshold::Sent(3));
         (0..40).for_each(|number| detector.on_sent(number, ()));
         detector.on_answer(9);
-        let lost = |detector: &mut LossDetector<()>| detector.pop_lost(|_| true).map(|it| it.number);
-        assert_eq!((0..7).map(|_| lost(&mut detector)).collect::<Vec<_>>(), (0..7).map(Some).collect::<Vec<_>>());
+        let lost =
+            |detector: &mut LossDetector<()>| detector.pop_lost(|_| true).map(|it| it.number);
+        assert_eq!(
+            (0..7).map(|_| lost(&mut detector)).collect::<Vec<_>>(),
+            (0..7).map(Some).collect::<Vec<_>>()
+        );
         assert!(!detector.widen(7, 300), "it was not given up");
         assert!(detector.widen(4, 300), "5 places late");
         detector.on_answer(12);
@@ -332,7 +336,11 @@ mod tests {
         assert_eq!(lost(&mut detector), Some(7));
         detector.widen(0, 8);
         detector.on_answer(17);
-        assert_eq!([lost(&mut detector), lost(&mut detector), lost(&mut detector)], [Some(8), Some(9), None], "at most 8");
+        assert_eq!(
+            [lost(&mut detector), lost(&mut detector), lost(&mut detector)],
+            [Some(8), Some(9), None],
+            "at most 8"
+        );
     }
 
     #[test]

@@ -156,7 +156,9 @@ impl<T: Copy> PriorityLosses<T> {
         let mut oldest: Option<(u64, u8)> = None;
         for (priority, losses) in (0..).zip(&mut self.by_priority) {
             losses.pass_over(&is_awaited);
-            if let Some(first) = losses.oldest().filter(|it| oldest.is_none_or(|(number, _)| it.number < number)) {
+            if let Some(first) =
+                losses.oldest().filter(|it| oldest.is_none_or(|(number, _)| it.number < number))
+            {
                 oldest = Some((first.number, priority));
             }
         }
@@ -276,8 +278,7 @@ mod tests {
 
         fn probe(&mut self, us: u64) -> Option<u64> {
             let answered: Vec<u64> = self.answered.iter().map(|&(number, ..)| number).collect();
-            let probed =
-                self.losses.pop_probed(at(us), |sent| !answered.contains(&sent.number))?;
+            let probed = self.losses.pop_probed(at(us), |sent| !answered.contains(&sent.number))?;
             self.given_up.push(probed.number);
             Some(probed.number)
         }
