@@ -4,7 +4,8 @@ use thalweg_core::{PRIORITIES, Rng};
 
 use crate::fault::{Outage, Rule};
 use crate::queue::{
-    CLASSES, Fair, Fifo, Marking, Queue, Strict, StrictMarking, Trimming, TrimmingSpec, Urgency,
+    CLASSES, Fair, Fifo, Marking, Queue, QueueLimit, Strict, StrictMarking, Trimming, TrimmingSpec,
+    Urgency,
 };
 use crate::routing::Spread;
 
@@ -25,7 +26,7 @@ pub struct Config {
 }
 
 /// The queues of every switch port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Discipline {
     /// One drop-tail queue.
     Fifo(Marking),
@@ -34,7 +35,7 @@ pub enum Discipline {
         /// When they mark.
         marking: StrictMarking,
         /// The most that each may hold, however much room the port has.
-        queue_bytes: u64,
+        queue_limit: QueueLimit,
         /// Share of the link that the last one has while others are waiting, in thousandths.
         last_per_mille: u32,
     },
@@ -89,21 +90,21 @@ impl Discipline {
     /// Eight strict priorities that mark by what waits in the queue of each.
     pub const fn strict_per_queue(markings: [Marking; PRIORITIES]) -> Discipline {
         let marking = StrictMarking::PerQueue(markings);
-        Discipline::Strict { marking, queue_bytes: u64::MAX, last_per_mille: 0 }
+        Discipline::Strict { marking, queue_limit: QueueLimit::NONE, last_per_mille: 0 }
     }
 
     /// Eight strict priorities that mark by what waits in the port.
     pub const fn strict_per_port(marking: Marking) -> Discipline {
         let marking = StrictMarking::PerPort([marking; PRIORITIES]);
-        Discipline::Strict { marking, queue_bytes: u64::MAX, last_per_mille: 0 }
+        Discipline::Strict { marking, queue_limit: QueueLimit::NONE, last_per_mille: 0 }
     }
 
     /// An empty queue that draws from `rng`.
     pub(crate) fn queue(&self, rng: &Rng) -> Box<dyn Queue> {
         match *self {
             Discipline::Fifo(marking) => Box::new(Fifo::new(marking)),
-            Discipline::Strict { marking, queue_bytes, last_per_mille } => {
-                Box::new(Strict::new(marking, queue_bytes).with_last_share(last_per_mille))
+            Discipline::Strict { marking, queue_limit, last_per_mille } => {
+                Box::new(Strict::new(marking, queue_limit).with_last_share(last_per_mille))
             }
             Discipline::Trimming(spec) => Box::new(Trimming::new(spec, rng.clone())),
             Discipline::Urgency => Box::new(Urgency::default()),

@@ -26,7 +26,7 @@ pub use director::{Bystander, Director, Hosts};
 pub use fabric::{Door, Fabric, Limit, Pause, Program, SwitchMachine};
 pub use fault::{Effect, Outage, Place, Rule};
 pub use pool::PacketRef;
-pub use queue::{Marking, TrimmingSpec};
+pub use queue::{Marking, QueueLimit, TrimmingSpec};
 pub use routing::Spread;
 pub use stats::{DropReason, FabricStats, LinkStats};
 pub use topology::{LinkId, Topology, TopologyError};

@@ -13,7 +13,7 @@ mod urgency;
 
 pub use fair::{CLASSES, Fair};
 pub use fifo::Fifo;
-pub use strict::{Strict, StrictMarking};
+pub use strict::{QueueLimit, Strict, StrictMarking};
 pub use trimming::{Trimming, TrimmingSpec};
 pub use urgency::Urgency;
 

@@ -8,8 +8,10 @@ use std::ops::ControlFlow;
 use serde::Deserialize;
 use thalweg_core::{Bytes, Rng};
 use thalweg_prioritize::evaluate::{Class, Summary, judge};
+use thalweg_prioritize::generate::types::{MessageTypes, TypeSettings, TypesError};
 use thalweg_prioritize::generate::{Hints, describe};
 use thalweg_prioritize::{Model, NewFlow, Options, Settings};
+use thalweg_workload::SizeDistribution;
 
 use crate::study::{Bench, Cell, Measured};
 use crate::{FigureError, Point, workloads};
@@ -23,6 +25,39 @@ pub(crate) struct Forests {
     learned: f64,
     /// Share of hints that are another flow's.
     swapped: f64,
+    /// Types of messages, where features say the type: at the width that is a word.
+    types: Types,
+}
+
+/// Settings of types of messages.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Types {
+    count: u32,
+    popularity: f64,
+    jitter: f64,
+    strangers: f64,
+}
+
+impl Forests {
+    /// Flows of a workload with their features. `width` is how far hints are from sizes, and not a number where features
+    /// say the type.
+    fn flows(
+        &self,
+        curve: &SizeDistribution,
+        (count, width): (u32, f64),
+        rng: &Rng,
+    ) -> Result<Vec<(NewFlow, Bytes)>, TypesError> {
+        if width.is_nan() {
+            let Types { count: types, popularity, jitter, strangers } = self.types;
+            let settings = TypeSettings { types, popularity, jitter, strangers };
+            let types = MessageTypes::new(settings, |share| curve.quantile(share))?;
+            return Ok(types.ended(count, rng, |rng| curve.sample(rng)));
+        }
+        let mut draws = rng.stream("sizes");
+        let sizes: Vec<Bytes> = (0..count).map(|_| curve.sample(&mut draws)).collect();
+        Ok(describe(&sizes, Hints { width, swapped: self.swapped }, rng))
+    }
 }
 
 impl Bench for Forests {
@@ -41,11 +76,9 @@ impl Bench for Forests {
             .ok_or_else(|| wrong(format!("{workload:?} is no workload")))?
             .map_err(|error| wrong(error.to_string()))?;
         let rng = Rng::new(seed).stream(workload);
-        let mut draws = rng.stream("sizes");
         let count = cell.number("flows");
-        let sizes: Vec<Bytes> = (0..count as u64).map(|_| sizes.sample(&mut draws)).collect();
-        let hints = Hints { width: cell.number("width"), swapped: self.swapped };
-        let flows = describe(&sizes, hints, &rng);
+        let flows = self.flows(&sizes, (count as u32, cell.number("width")), &rng);
+        let flows = flows.map_err(|error| wrong(error.to_string()))?;
         let (learned, tested) = flows.split_at((count * self.learned) as usize);
         let (trees, depth) = (cell.number("trees"), cell.number("depth") as u32);
         let settings = Settings { trees: trees as u32, depth, seed, ..Settings::default() };

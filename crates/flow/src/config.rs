@@ -41,9 +41,15 @@ pub struct Config {
     /// Class of all packets, in place of that of the tagger, which then only orders messages. Default none:
     /// [`Windowed::set_class`](crate::Windowed::set_class) gives one.
     pub class: Option<JobClass>,
-    /// By order: a transmission is lost when one that left this many later was answered. Default 3
+    /// By order and by the sender: a transmission is lost when one that left this many later was answered. Default 3
     /// (RFC 9002, 6.1.1). Sprayed packets need more.
     pub reordering_packets: u32,
+    /// Most packets of a message in flight, as a receiver's window would have it. Default as many as the control
+    /// allows.
+    pub max_window_packets: u32,
+    /// Whether a message whose packets become more urgent leaves congestion avoidance: what marks said of the priority
+    /// before says nothing of the new one. Default no.
+    pub rises_quickly: bool,
 }
 
 /// How losses are found, before the timer finds them. A cut of the window follows, once for all that a
@@ -54,11 +60,31 @@ pub enum LossDetection {
     /// their priority when they are sent again.
     #[default]
     ByOrder,
+    /// By order, as in Linux: what was taken for lost and arrives late widens the number of packets that may be sent in
+    /// between, up to 300, and when all that the window was cut for was late, the cut is undone.
+    ByAdaptiveOrder,
     /// By the receiver, as in QCLIMB: what is missing before a packet that is no more urgent than the last
     /// one in order is lost. For flows whose packets take one path and rise and then fall in priority.
     /// Packets are sent again at the highest priority, and tell their receiver the one they had.
     // spec
     ByPriority,
+    /// By the sender, which knows the priority of every packet: what left before an answered packet and is at least as
+    /// urgent is lost. A packet of which nothing is known for two round trips is probed with one copy of it. For flows
+    /// whose packets take one path; packets are sent again at the highest priority.
+    // spec: Q-15
+    BySender,
+}
+
+impl LossDetection {
+    /// Whether packets are sent again at the highest priority: others wait for them at the receiver.
+    pub(crate) fn is_by_priority(self) -> bool {
+        matches!(self, LossDetection::ByPriority | LossDetection::BySender)
+    }
+
+    /// Whether order alone shows losses.
+    pub(crate) fn is_by_order(self) -> bool {
+        !self.is_by_priority()
+    }
 }
 
 /// Order in which messages of one priority send.
@@ -89,6 +115,8 @@ impl Default for Config {
             order: MessageOrder::default(),
             class: None,
             reordering_packets: 3,
+            max_window_packets: u32::MAX,
+            rises_quickly: false,
         }
     }
 }
@@ -134,7 +162,8 @@ impl Config {
     // spec: C-16
     #[inline]
     pub(crate) fn most_in_flight(&self) -> u32 {
-        if self.patience().is_some() { PACKETS_OUT_OF_TURN } else { u32::MAX }
+        let most = self.max_window_packets;
+        if self.patience().is_some() { most.min(PACKETS_OUT_OF_TURN) } else { most }
     }
 
     /// Limits of the wait for an answer.
@@ -148,6 +177,9 @@ impl Config {
         self.messages.check()?;
         MessageConfigError::check_packets("initial_window_packets", self.initial_window_packets)?;
         MessageConfigError::check_packets("reordering_packets", self.reordering_packets)?;
+        if self.max_window_packets == 0 {
+            return Err(MessageConfigError::Zero("max_window_packets").into());
+        }
         MessageConfigError::check_positive([("min_rto", self.min_rto.as_ps())])?;
         if self.min_rto > self.max_rto {
             return Err(ConfigError::TimeoutOrder { min: self.min_rto, max: self.max_rto });
@@ -177,6 +209,7 @@ mod tests {
         assert!(check(|c| c.messages.segment_bytes = 0).contains("segment_bytes"));
         assert!(check(|c| c.initial_window_packets = 0).contains("initial_window_packets"));
         assert!(check(|c| c.reordering_packets = u32::MAX).contains("reordering_packets"));
+        assert!(check(|c| c.max_window_packets = 0).contains("max_window_packets"));
         assert!(check(|c| c.min_rto = Span::ZERO).contains("min_rto"));
         assert!(check(|c| c.max_rto = Span::from_ns(1)).contains("max_rto"));
         assert!(

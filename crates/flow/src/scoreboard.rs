@@ -11,8 +11,15 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 
+use thalweg_core::{Span, Time};
+use thalweg_transport::control::Extent;
 use thalweg_transport::messages::bits::{Arrivals, BitRing};
-use thalweg_transport::{LossDetector, LossThreshold, Transmission};
+use thalweg_transport::{LossDetector, LossThreshold, PriorityLosses, Transmission};
+
+use crate::config::LossDetection;
+
+/// Most packets between an answered transmission and one that is not lost yet, however late packets come: as in Linux.
+const MOST_REORDERING_PACKETS: u32 = 300;
 
 /// The state of an outgoing message, in packets.
 #[derive(Clone, Debug)]
@@ -27,15 +34,92 @@ pub(crate) struct Scoreboard {
     lost_count: u32,
     /// Lost packets in the order they are sent again. Some may have arrived late after all.
     resend: VecDeque<u32>,
-    /// The packet of each transmission that was not given up.
-    sent: LossDetector<u32>,
+    /// Each transmission that was not given up.
+    sent: LossDetector<Flying>,
+    /// What finds losses without the timer, besides the order of transmissions.
+    finder: Option<Box<Finder>>,
     next_transmission: u64,
-    /// Packets below this one are not given up again because a receiver says so.
-    asked_end: u32,
-    /// What was sent of packets below this one since the last timeout was sent again.
-    timed_out_end: u32,
     /// First transmission after a timeout that gave up the oldest packet only, until something is answered.
     probe: Option<NonZeroU32>,
+}
+
+/// The packet of a transmission, and the priority that it travels with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Flying {
+    index: u32,
+    priority: u8,
+}
+
+/// What finds losses without the timer, besides the order of transmissions.
+#[derive(Clone, Debug)]
+enum Finder {
+    /// The receiver.
+    Receiver(Asked),
+    /// Order, and what order was wrong about.
+    Adaptive(Episode),
+    /// Priorities, here.
+    Priorities(ByPriorities),
+}
+
+/// What a receiver has asked for.
+#[derive(Clone, Copy, Default, Debug)]
+struct Asked {
+    /// Packets below this one are not given up again because a receiver says so.
+    end: u32,
+    /// What was sent of packets below this one since the last timeout was sent again.
+    timed_out_end: u32,
+}
+
+/// Transmissions that order showed to be lost since the window was last cut for one.
+#[derive(Clone, Copy, Default, Debug)]
+struct Episode {
+    first: u64,
+    /// Losses below this number belong to the same cut.
+    end: u64,
+    /// Those that have not arrived.
+    missing: u32,
+    /// The window before the cut.
+    before: Extent,
+}
+
+impl Episode {
+    fn on_loss(&mut self, number: u64, next_transmission: u64, window: Extent) {
+        if number >= self.end {
+            let (first, end) = (number, next_transmission);
+            *self = Episode { first, end, missing: 0, before: window };
+        }
+        self.missing = self.missing.saturating_add(1);
+    }
+
+    /// A transmission that was given up was late. Returns the window before the cut, if all of them were.
+    fn on_late(&mut self, number: u64) -> Option<Extent> {
+        if number < self.first || self.missing == 0 {
+            return None;
+        }
+        self.missing -= 1;
+        if self.missing > 0 {
+            return None;
+        }
+        self.end = number + 1;
+        Some(self.before)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct ByPriorities {
+    losses: PriorityLosses<u32>,
+    /// A packet was just found lost, or is to be probed: the window does not hold the next lost packet back.
+    is_urgent: bool,
+}
+
+/// Times by which a sender finds losses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LossTimes {
+    pub now: Time,
+    /// Time that packets of one priority may come late.
+    pub window: Span,
+    /// Silence before a probe, once round trips are known.
+    pub probe_after: Option<Span>,
 }
 
 /// What an acknowledgement says.
@@ -59,6 +143,8 @@ pub(crate) struct Change {
     pub arrived: u32,
     /// The last transmission that it showed to be lost.
     pub lost_transmission: Option<u64>,
+    /// The window before the last cut, if all that the window was cut for was late.
+    pub undone: Option<Extent>,
 }
 
 impl Answer {
@@ -69,8 +155,17 @@ impl Answer {
 }
 
 impl Scoreboard {
-    /// A scoreboard of no packets.
-    pub fn new(threshold: LossThreshold) -> Scoreboard {
+    /// A scoreboard of no packets, for which a transmission is lost when one that left so many later was answered.
+    pub fn new(reordering_packets: u32, detection: LossDetection) -> Scoreboard {
+        let finder = match detection {
+            LossDetection::ByOrder => None,
+            LossDetection::ByPriority => Some(Finder::Receiver(Asked::default())),
+            LossDetection::ByAdaptiveOrder => Some(Finder::Adaptive(Episode::default())),
+            LossDetection::BySender => Some(Finder::Priorities(ByPriorities {
+                losses: PriorityLosses::new(reordering_packets),
+                is_urgent: false,
+            })),
+        };
         Scoreboard {
             packets: 0,
             next: 0,
@@ -78,10 +173,9 @@ impl Scoreboard {
             lost: BitRing::default(),
             lost_count: 0,
             resend: VecDeque::new(),
-            sent: LossDetector::new(threshold),
+            sent: LossDetector::new(LossThreshold::Sent(reordering_packets)),
+            finder: finder.map(Box::new),
             next_transmission: 0,
-            asked_end: 0,
-            timed_out_end: 0,
             probe: None,
         }
     }
@@ -96,9 +190,16 @@ impl Scoreboard {
         self.resend.clear();
         self.sent.reset();
         self.next_transmission = 0;
-        self.asked_end = 0;
-        self.timed_out_end = 0;
         self.probe = None;
+        match self.finder.as_deref_mut() {
+            None => {}
+            Some(Finder::Receiver(asked)) => *asked = Asked::default(),
+            Some(Finder::Adaptive(episode)) => *episode = Episode::default(),
+            Some(Finder::Priorities(found)) => {
+                found.losses.reset();
+                found.is_urgent = false;
+            }
+        }
     }
 
     #[inline]
@@ -158,9 +259,19 @@ impl Scoreboard {
         None
     }
 
-    /// The packet that was chosen is on the way. Returns the number of its transmission.
+    /// Whether a lost packet is to be sent whatever the window says.
+    // spec: Q-15
     #[inline]
-    pub fn on_sent(&mut self, index: u32) -> u64 {
+    pub fn is_urgent(&self) -> bool {
+        match self.finder.as_deref() {
+            Some(Finder::Priorities(found)) => found.is_urgent && self.lost_count > 0,
+            _ => false,
+        }
+    }
+
+    /// The packet that was chosen is on the way, with a priority. Returns the number of its transmission.
+    #[inline]
+    pub fn on_sent(&mut self, index: u32, priority: u8) -> u64 {
         if index == self.next {
             self.next += 1;
         } else {
@@ -171,17 +282,29 @@ impl Scoreboard {
         }
         let transmission = self.next_transmission;
         self.next_transmission += 1;
-        self.sent.on_sent(transmission, index);
+        self.sent.on_sent(transmission, Flying { index, priority });
+        if let Some(Finder::Priorities(found)) = self.finder.as_deref_mut() {
+            found.losses.on_sent(transmission, priority, index);
+            found.is_urgent = false;
+        }
         transmission
     }
 
     /// Takes in an acknowledgement, where losses are found by order. `None`, and no change, if it speaks
     /// of what was never sent.
     #[inline]
-    pub fn on_answer(&mut self, answer: &Answer) -> Option<Change> {
+    pub fn on_answer(&mut self, answer: &Answer, window: impl Fn() -> Extent) -> Option<Change> {
+        let is_new = !self.arrived.contains(answer.index);
         let arrived = self.note_arrivals(answer)?;
-        let lost_transmission = self.give_up_overtaken(answer.transmission);
-        Some(Change { arrived, lost_transmission })
+        let mut undone = None;
+        if let Some(Finder::Adaptive(episode)) = self.finder.as_deref_mut()
+            && is_new
+            && self.sent.widen(answer.transmission, MOST_REORDERING_PACKETS)
+        {
+            undone = episode.on_late(answer.transmission);
+        }
+        let lost_transmission = self.give_up_overtaken(answer.transmission, window);
+        Some(Change { arrived, lost_transmission, undone })
     }
 
     /// Takes in an acknowledgement, where the receiver finds losses: `resend` says that the first packet
@@ -191,8 +314,67 @@ impl Scoreboard {
     pub fn on_verdict(&mut self, answer: &Answer, resend: bool) -> Option<Change> {
         let arrived = self.note_arrivals(answer)?;
         let lost_transmission = if resend { self.give_up_asked(answer) } else { None };
-        self.sent.pass_over(|sent| !self.arrived.contains(sent.item));
-        Some(Change { arrived, lost_transmission })
+        self.sent.pass_over(|sent| !self.arrived.contains(sent.item.index));
+        Some(Change { arrived, lost_transmission, undone: None })
+    }
+
+    /// Takes in an acknowledgement, where the sender finds losses by priorities. `None`, and no change, if it speaks of
+    /// what was never sent.
+    // spec: Q-15
+    pub fn on_answer_by_priority(&mut self, answer: &Answer, times: &LossTimes) -> Option<Change> {
+        let priority = self.sent.find(answer.transmission).map(|flying| flying.priority);
+        let arrived = self.note_arrivals(answer)?;
+        let mut lost_transmission = None;
+        if let Some(Finder::Priorities(found)) = self.finder.as_deref_mut() {
+            lost_transmission = found.losses.on_answer(answer.transmission, priority);
+        }
+        lost_transmission = lost_transmission.max(self.give_up_due(times));
+        self.sent.pass_over(|sent| !self.arrived.contains(sent.item.index));
+        Some(Change { arrived, lost_transmission, undone: None })
+    }
+
+    /// Gives up what priorities show to be lost by now. Returns the last transmission of it.
+    // spec: Q-15
+    pub fn give_up_due(&mut self, times: &LossTimes) -> Option<u64> {
+        let mut last_lost = None;
+        loop {
+            let Some(Finder::Priorities(found)) = self.finder.as_deref_mut() else { break };
+            let is_awaited = |sent: &Transmission<u32>| !self.arrived.contains(sent.item);
+            let Some(lost) = found.losses.pop_lost(times.now, is_awaited) else { break };
+            found.is_urgent = true;
+            self.mark_lost(lost.item);
+            last_lost = last_lost.max(Some(lost.number));
+        }
+        self.set_times(times);
+        last_lost
+    }
+
+    /// Has the oldest packet in flight sent once more, if it is time for that.
+    // spec: Q-15
+    pub fn probe_due(&mut self, times: &LossTimes) {
+        let Some(Finder::Priorities(found)) = self.finder.as_deref_mut() else { return };
+        let is_awaited = |sent: &Transmission<u32>| !self.arrived.contains(sent.item);
+        if let Some(oldest) = found.losses.pop_probed(times.now, is_awaited) {
+            found.is_urgent = true;
+            self.mark_lost(oldest.item);
+        }
+        self.set_times(times);
+    }
+
+    /// Sets the times at which losses show and probes are due.
+    pub fn set_times(&mut self, times: &LossTimes) {
+        let Some(Finder::Priorities(found)) = self.finder.as_deref_mut() else { return };
+        let is_awaited = |sent: &Transmission<u32>| !self.arrived.contains(sent.item);
+        found.losses.set_times(times.now, (times.window, times.probe_after), is_awaited);
+    }
+
+    /// Time at which priorities show a loss or a probe is due, if nothing is answered until then.
+    #[inline]
+    pub fn loss_deadline(&self) -> Time {
+        match self.finder.as_deref() {
+            Some(Finder::Priorities(found)) => found.losses.deadline(),
+            _ => Time::NEVER,
+        }
     }
 
     /// Updates what has arrived, and says how much that changed.
@@ -249,7 +431,8 @@ impl Scoreboard {
     #[inline]
     fn was_sent_as(&self, index: u32, transmission: u64) -> bool {
         let oldest = self.sent.oldest().map_or(self.next_transmission, |sent| sent.number);
-        transmission < oldest || self.sent.find(transmission) == Some(index)
+        let has_index = |flying: Flying| flying.index == index;
+        transmission < oldest || self.sent.find(transmission).is_some_and(has_index)
     }
 
     /// Keeps lost and arrived packets disjoint.
@@ -272,12 +455,15 @@ impl Scoreboard {
 
     /// Gives up what an answered transmission has overtaken. Returns the last transmission of it.
     #[inline]
-    fn give_up_overtaken(&mut self, transmission: u64) -> Option<u64> {
+    fn give_up_overtaken(&mut self, transmission: u64, window: impl Fn() -> Extent) -> Option<u64> {
         self.sent.on_answer(transmission);
         let mut last_lost = None;
-        while let Some(lost) = self.sent.pop_lost(|sent| !self.arrived.contains(sent.item)) {
-            self.mark_lost(lost.item);
+        while let Some(lost) = self.sent.pop_lost(|sent| !self.arrived.contains(sent.item.index)) {
+            self.mark_lost(lost.item.index);
             last_lost = Some(lost.number);
+            if let Some(Finder::Adaptive(episode)) = self.finder.as_deref_mut() {
+                episode.on_loss(lost.number, self.next_transmission, window());
+            }
         }
         last_lost
     }
@@ -288,15 +474,16 @@ impl Scoreboard {
     fn give_up_asked(&mut self, answer: &Answer) -> Option<u64> {
         let index = answer.cumulative;
         let is_first = index == self.arrived.cumulative() && self.was_sent(index);
-        if !is_first || index < self.asked_end || self.lost.contains(index) {
+        let Some(Finder::Receiver(asked)) = self.finder.as_deref_mut() else { return None };
+        if !is_first || index < asked.end || self.lost.contains(index) {
             return None;
         }
         // Near the front: what arrived before it is forgotten.
-        let transmission = self.sent.iter().find(|sent| sent.item == index)?.number;
-        if index < self.timed_out_end && transmission > answer.transmission {
+        let transmission = self.sent.iter().find(|sent| sent.item.index == index)?.number;
+        if index < asked.timed_out_end && transmission > answer.transmission {
             return None;
         }
-        self.asked_end = index + 1;
+        asked.end = index + 1;
         self.mark_lost(index);
         Some(transmission)
     }
@@ -311,9 +498,9 @@ impl Scoreboard {
     /// Gives up the oldest transmission in flight, where losses are found by order: its packet is sent again, and the
     /// answer shows what became of the others.
     pub fn on_probe(&mut self) {
-        let is_awaited = |sent: &Transmission<u32>| !self.arrived.contains(sent.item);
+        let is_awaited = |sent: &Transmission<Flying>| !self.arrived.contains(sent.item.index);
         if let Some(oldest) = self.sent.pop_expired(is_awaited, |_| true) {
-            self.mark_lost(oldest.item);
+            self.mark_lost(oldest.item.index);
             // One was sent before, so it is not 0; answers have 32 bits as well.
             self.probe = NonZeroU32::new(self.next_transmission as u32);
         }
@@ -329,20 +516,31 @@ impl Scoreboard {
     }
 
     fn give_up_before(&mut self, probe: u64) -> u64 {
-        let is_before = |sent: &Transmission<u32>| sent.number < probe;
+        let is_before = |sent: &Transmission<Flying>| sent.number < probe;
         while let Some(lost) =
-            self.sent.pop_expired(|sent| !self.arrived.contains(sent.item), is_before)
+            self.sent.pop_expired(|sent| !self.arrived.contains(sent.item.index), is_before)
         {
-            self.mark_lost(lost.item);
+            self.mark_lost(lost.item.index);
         }
         probe - 1
     }
 
     /// Gives up everything on the way. It is sent again in the order of the message.
     pub fn on_timeout(&mut self) {
-        self.timed_out_end = self.next;
         self.probe = None;
         self.sent.clear();
+        match self.finder.as_deref_mut() {
+            None => {}
+            Some(Finder::Receiver(asked)) => asked.timed_out_end = self.next,
+            // A timeout is not undone.
+            Some(Finder::Adaptive(episode)) => {
+                *episode = Episode { end: self.next_transmission, ..Episode::default() };
+            }
+            Some(Finder::Priorities(found)) => {
+                found.losses.clear();
+                found.is_urgent = false;
+            }
+        }
         self.resend.clear();
         self.lost.reset(self.arrived.cumulative());
         self.lost_count = 0;

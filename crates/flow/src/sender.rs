@@ -6,16 +6,20 @@ use thalweg_transport::messages::{
     FlowId, FlowTagger, Message, Payload, Sent, StartError, packets_of,
 };
 use thalweg_transport::{
-    CheckedControl, CongestionControl, Controller, Envelope, JobClass, LossThreshold, RttEstimator,
+    CheckedControl, CongestionControl, Controller, Envelope, JobClass, RttEstimator,
 };
 use thalweg_wire::flow::{Ack, Data};
 
 use crate::config::{Config, LossDetection};
-use crate::scoreboard::{Answer, Scoreboard};
+use crate::scoreboard::{Answer, LossTimes, Scoreboard};
 
 /// Acknowledgements of a window that a sender asks for, where receivers answer several packets together. Fewer would
 /// leave the path empty for a part of every round trip; a window of fewer packets is answered packet by packet.
 const ACKS_PER_WINDOW: u64 = 4;
+
+/// Smoothed round trips of silence about a packet before a copy of it probes.
+// spec: Q-15
+const PROBE_ROUND_TRIPS: u64 = 2;
 
 /// An outgoing message, or the place where one was.
 pub(crate) struct Sender {
@@ -50,6 +54,8 @@ pub(crate) struct Sender {
     /// Class of its packets where jobs have classes, in place of that of the tagger. Within a turn a message keeps the
     /// one that it began with: its packets would overtake each other.
     class: Dscp,
+    /// Priority of the last packet that was new.
+    last_priority: u8,
     /// Since when something is on the way and nothing new came back.
     silent_since: Time,
 }
@@ -116,7 +122,7 @@ impl Sender {
             segment_bytes: config.messages.segment_bytes,
             last_bytes: 0,
             last_index: 0,
-            board: Scoreboard::new(LossThreshold::Sent(config.reordering_packets)),
+            board: Scoreboard::new(config.reordering_packets, config.loss_detection),
             path,
             unmarked_packets: 0,
             recovery_end: 0,
@@ -124,6 +130,7 @@ impl Sender {
             detections: 0,
             started: Time::ZERO,
             class: Dscp::of_priority(0),
+            last_priority: 0,
             silent_since: Time::ZERO,
         }
     }
@@ -158,6 +165,7 @@ impl Sender {
         self.timeouts = 0;
         self.detections = 0;
         self.started = now;
+        self.last_priority = 0;
         self.set_class(config);
         self.silent_since = now;
         Ok(())
@@ -198,7 +206,13 @@ impl Sender {
     #[inline]
     pub fn is_ready(&self, config: &Config) -> bool {
         let has_work = self.board.has_work(config.messages.span_packets);
-        self.is_live && has_work && self.has_window(config)
+        self.is_live && has_work && self.may_send(config)
+    }
+
+    /// Whether its window has room for a packet, or the next one needs none.
+    #[inline]
+    fn may_send(&self, config: &Config) -> bool {
+        self.has_window(config) || self.board.is_urgent()
     }
 
     /// Whether its window has room for a packet.
@@ -240,6 +254,43 @@ impl Sender {
         self.class = config.class.map_or(self.class, JobClass::dscp);
     }
 
+    /// Time by which its timer must come up: an answer is overdue, a loss shows, or a probe is due.
+    #[inline]
+    pub fn alarm(&self) -> Time {
+        self.deadline.min(self.board.loss_deadline())
+    }
+
+    /// Times by which priorities show losses. Before the first sample, `first` is the round trip.
+    // spec: Q-15
+    fn loss_times(&self, config: &Config, now: Time, first: Span) -> LossTimes {
+        let smoothed = match self.path.rtt.smoothed() {
+            Span::ZERO => first,
+            smoothed => smoothed,
+        };
+        let is_known = smoothed != Span::ZERO;
+        // Receivers that answer several packets together hold answers back for as long.
+        let held = if config.messages.ack_batch_packets > 1 {
+            config.messages.ack_delay
+        } else {
+            Span::ZERO
+        };
+        LossTimes {
+            now,
+            window: smoothed / 4,
+            probe_after: is_known.then(|| smoothed * PROBE_ROUND_TRIPS + held),
+        }
+    }
+
+    /// Losses show, or a probe is due.
+    // spec: Q-15
+    pub fn on_alarm(&mut self, config: &Config, now: Time) {
+        let times = self.loss_times(config, now, Span::ZERO);
+        if let Some(transmission) = self.board.give_up_due(&times) {
+            self.on_loss(now, transmission);
+        }
+        self.board.probe_due(&times);
+    }
+
     /// Least time to wait for an answer.
     #[inline]
     fn wait(&self, config: &Config) -> Span {
@@ -250,7 +301,7 @@ impl Sender {
     /// The packet that it is ready to send.
     #[inline]
     pub fn next_index(&mut self, config: &Config) -> Option<u32> {
-        if !self.is_live || !self.has_window(config) {
+        if !self.is_live || !self.may_send(config) {
             return None;
         }
         self.board.choose(config.messages.span_packets)
@@ -279,7 +330,7 @@ impl Sender {
         let first_priority = tag.dscp.priority();
         // Others wait for it at the receiver.
         // spec: Q-08
-        if config.loss_detection == LossDetection::ByPriority && self.board.was_sent(index) {
+        if config.loss_detection.is_by_priority() && self.board.was_sent(index) {
             tag.dscp = most_urgent(tag.dscp);
         }
         (tag, first_priority)
@@ -341,7 +392,16 @@ impl Sender {
             (tag.dscp, first_priority) = (self.class, self.class.priority());
         }
         let wants_ack = self.wants_ack(config, index);
+        if config.rises_quickly && !self.board.was_sent(index) {
+            if first_priority < self.last_priority {
+                self.path.control.on_rise();
+            }
+            self.last_priority = first_priority;
+        }
         let transmission = self.note_sent(now, index, in_flight_packets, tag);
+        if in_flight_packets == 0 {
+            self.board.set_times(&self.loss_times(config, now, Span::ZERO));
+        }
         let envelope = Envelope {
             dst: self.dst,
             tag,
@@ -397,7 +457,7 @@ impl Sender {
             in_flight: segment * u64::from(in_flight_packets),
             priority: tag.dscp.priority(),
         };
-        let transmission = self.board.on_sent(index);
+        let transmission = self.board.on_sent(index, tag.dscp.priority());
         if let Some(info) = self.path.control.on_sent(&packet) {
             self.infos.push(transmission, info);
         }
@@ -425,8 +485,15 @@ impl Sender {
             return Outcome::Rejected;
         }
         let change = match config.loss_detection {
-            LossDetection::ByOrder => self.board.on_answer(&answer),
+            LossDetection::ByOrder | LossDetection::ByAdaptiveOrder => {
+                self.board.on_answer(&answer, || self.path.control.extent())
+            }
             LossDetection::ByPriority => self.board.on_verdict(&answer, ack.resend),
+            LossDetection::BySender => {
+                let round_trip = now.since(ack.sent_at);
+                let times = self.loss_times(config, now, round_trip);
+                self.board.on_answer_by_priority(&answer, &times)
+            }
         };
         let Some(change) = change else { return Outcome::Rejected };
         if self.board.is_complete() {
@@ -437,6 +504,10 @@ impl Sender {
             let acked = self.on_progress(config, now, ack, in_flight_packets, change.arrived);
             self.path.control.on_ack(&acked, rng);
             self.judge_probe(now, ack.transmission.into());
+        }
+        if let Some(before) = change.undone {
+            self.path.control.undo_loss(before);
+            self.recovery_end = u64::from(ack.transmission) + 1;
         }
         if let Some(transmission) = change.lost_transmission {
             self.on_loss(now, transmission);
@@ -502,7 +573,7 @@ impl Sender {
     /// Returns whether a timeout may leave what is in flight where it is.
     fn may_probe(&self, config: &Config) -> bool {
         config.probes_first
-            && config.loss_detection == LossDetection::ByOrder
+            && config.loss_detection.is_by_order()
             && !self.path.rtt.is_backing_off()
     }
 

@@ -109,7 +109,7 @@ impl Protocol for Windowed {
             let mut is_resend = None;
             if let Some(index) = sender.next_index(config) {
                 is_resend = Some(sender.send(config, now, index, outbox)?);
-                self.timers.arm(slot, sender.deadline);
+                self.timers.arm(slot, sender.alarm());
             }
             sender.queued = match sender.held_until(now) {
                 None => sender.urgency(config),
@@ -143,7 +143,7 @@ impl Protocol for Windowed {
         match sender.on_ack(&self.config, now, (src, ack), rng) {
             Outcome::Rejected => inbox.dropped.malformed += 1,
             Outcome::Continues => {
-                self.timers.arm(slot, sender.deadline);
+                self.timers.arm(slot, sender.alarm());
                 self.enqueue_if_ready(now, slot);
             }
             Outcome::Complete => {
@@ -173,12 +173,16 @@ impl Protocol for Windowed {
             if !sender.awaits_answer() {
                 continue;
             }
-            if sender.deadline > now {
-                self.timers.arm(slot, sender.deadline);
+            if sender.alarm() > now {
+                self.timers.arm(slot, sender.alarm());
+            } else if sender.deadline > now {
+                sender.on_alarm(&self.config, now);
+                self.timers.arm(slot, sender.alarm());
+                self.enqueue_if_ready(now, slot);
             } else if sender.on_timeout(&self.config, now) {
                 // After a probe others are still in flight.
                 if sender.awaits_answer() {
-                    self.timers.arm(slot, sender.deadline);
+                    self.timers.arm(slot, sender.alarm());
                 }
                 self.enqueue_if_ready(now, slot);
             } else {
@@ -252,7 +256,7 @@ impl Windowed {
                 _ => sender.set_class(&self.config),
             }
             if sender.awaits_answer() {
-                self.timers.arm(slot as u32, sender.deadline);
+                self.timers.arm(slot as u32, sender.alarm());
             }
             self.enqueue_if_ready(now, slot as u32);
         }
@@ -305,7 +309,7 @@ impl Windowed {
     fn check_live(&self, slot: u32, sender: &Sender) {
         sender.check();
         if sender.awaits_answer() {
-            let is_armed = self.timers.armed(slot) <= sender.deadline;
+            let is_armed = self.timers.armed(slot) <= sender.alarm();
             assert!(is_armed, "a message that awaits an answer has a timer");
         }
         if sender.is_ready(&self.config) {

@@ -4,6 +4,10 @@
 //! some other flow. The forest gets it in the place of the sizes of the last five flows, e^hint bytes
 //! in each. Width w = 0 is precise knowledge; a large w tells nothing, and QCLIMB becomes PIAS with a
 //! slack.
+//!
+//! A hint is made from the size that it hints at. [`types`] has features that are not.
+
+pub mod types;
 
 use thalweg_core::{Bytes, Rng, Time};
 

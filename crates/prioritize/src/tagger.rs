@@ -8,7 +8,7 @@ mod qclimb;
 mod thresholds;
 mod variants;
 
-pub use pias_table::{PUBLISHED_LOADS_PERCENT, PublishedWorkload, published};
+pub use pias_table::{PUBLISHED_LOADS_PERCENT, PublishedWorkload, named, of_testbed, published};
 pub use qclimb::{Qclimb, SLACK};
 pub use thresholds::{Thresholds, ThresholdsError};
 pub use variants::{FixedPriority, Pias, PreciseSizes, Promotion, Resumed};

@@ -14,7 +14,7 @@ use thalweg_stack::Event;
 use thalweg_workload::FlowSpec;
 
 use crate::jobs::Jobs;
-use crate::priorities::Prioritizer;
+use crate::priorities::{Prioritizer, Starting};
 use crate::programs::Programs;
 use crate::scenario::Scenario;
 use crate::simulated::{About, SimulatedHost};
@@ -142,7 +142,8 @@ impl<'a> ScenarioDirector<'a> {
         let drawn = self.entropy.bits() as u16;
         let is_seen = self.scenario.traffic[source].is_seen();
         let dst = NodeId(spec.dst as u32);
-        let (tagger, believed) = self.prioritizer.of_flow(now, (src, dst), (spec.bytes, is_seen));
+        let starting = Starting { number: self.records.len(), spec, source, is_seen };
+        let (tagger, believed) = self.prioritizer.of_flow(now, starting);
         let message = Message {
             dst,
             body: Payload::Length(spec.bytes),
@@ -167,7 +168,7 @@ impl<'a> ScenarioDirector<'a> {
         let Sent { retransmissions, timeouts, detections, .. } = *sent;
         let end = FlowEnd { at: now, arrived, retransmissions, timeouts, detections };
         self.records[record].end = Some(end);
-        self.prioritizer.on_end(now, (host, NodeId(self.records[record].spec.dst as u32)));
+        self.prioritizer.on_end(now, record, &self.records[record].spec);
     }
 
     /// When the next outage begins.

@@ -109,6 +109,8 @@ pub(crate) struct SwitchTable {
     pub(crate) shared_buffer: Option<Bytes>,
     /// With strict queues: of each.
     pub(crate) queue_buffer: Option<Bytes>,
+    /// With strict queues, in place of `queue_buffer`: how many times the free memory of its port each may hold.
+    pub(crate) queue_alpha: Option<f64>,
     /// With `shared_buffer`: how many times the free memory a port may hold.
     pub(crate) alpha: Option<f64>,
     pub(crate) ecn_threshold: Option<Bytes>,
@@ -155,6 +157,7 @@ pub(crate) struct TransportTable {
     pub(crate) ack_bytes: Option<u32>,
     pub(crate) ack_batch_packets: Option<u32>,
     pub(crate) initial_window_packets: Option<u32>,
+    pub(crate) max_window_packets: Option<u32>,
     pub(crate) remembers_paths: Option<bool>,
     pub(crate) reordering_packets: Option<u32>,
     pub(crate) min_rto: Option<Span>,
@@ -188,7 +191,9 @@ pub(crate) struct TransportTable {
     /// With `pias`: what counts as sent.
     pub(crate) counts: Option<CountsWord>,
     /// With a tagger: the edges between priorities.
-    pub(crate) thresholds: Option<Vec<Bytes>>,
+    pub(crate) thresholds: Option<ThresholdsWord>,
+    /// With a tagger: flows whose packets become more urgent leave congestion avoidance.
+    pub(crate) rises_quickly: Option<bool>,
     pub(crate) slack: Option<Bytes>,
     pub(crate) hints: Option<HintsTable>,
 }
@@ -240,7 +245,17 @@ pub(crate) enum DeliveryStartWord {
 pub(crate) enum LossDetectionWord {
     #[default]
     ByOrder,
+    ByAdaptiveOrder,
     ByPriority,
+    BySender,
+}
+
+/// Edges between priorities: those of a published set, or a list.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum ThresholdsWord {
+    Named(String),
+    List(Vec<Bytes>),
 }
 
 /// What ranks a flow that is larger than its estimate.
@@ -269,6 +284,7 @@ pub(crate) enum TaggerWord {
 pub(crate) enum CountsWord {
     Flow,
     Connection,
+    OpenConnection,
 }
 
 /// What a forest learns from, and what it is told of flows that start.
@@ -284,6 +300,8 @@ pub(crate) struct HintsTable {
     pub(crate) depth: Option<u32>,
     /// The share of flows that go where none went before.
     pub(crate) unseen: Option<f64>,
+    /// Flows that end before the forest learns again.
+    pub(crate) learns_again_after: Option<u32>,
 }
 
 /// Transport of flows.
@@ -409,6 +427,17 @@ pub(crate) struct PoissonTable {
     /// Whether these flows go where none was learned from.
     #[serde(default)]
     pub(crate) unseen: bool,
+    /// Sizes repeat, and features say which.
+    pub(crate) messages: Option<MessagesTable>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct MessagesTable {
+    pub(crate) types: Option<u32>,
+    pub(crate) popularity: Option<f64>,
+    pub(crate) jitter: Option<f64>,
+    pub(crate) strangers: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]

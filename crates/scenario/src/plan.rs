@@ -12,7 +12,7 @@ mod transport;
 pub(crate) use aggregation::{Aggregation, aggregation};
 pub(crate) use delivery::{DeliveryPlan, delivery, delivery_plan};
 pub(crate) use pacing::{has_job_classes, pacing, ways, with_job_classes};
-pub(crate) use priorities::{Learning, Priorities, priorities};
+pub(crate) use priorities::{Counting, Learning, Priorities, priorities};
 pub(crate) use topology::topology;
 pub(crate) use transport::{
     Protocol, longest_round_trip, loss_bound, on_topology, protocol, transport,

@@ -2,6 +2,7 @@
 
 mod all_reduce;
 mod members;
+mod messages;
 mod tensors;
 mod training;
 
@@ -22,6 +23,7 @@ use crate::file::{
 };
 use crate::job::Job;
 use crate::plan::Protocol;
+pub(crate) use messages::Messages;
 
 /// One source of traffic, checked.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub(crate) enum Traffic {
     Poisson {
         arrivals: PoissonArrivals,
         unseen: bool,
+        /// The types of its messages, if sizes repeat.
+        messages: Option<Messages>,
     },
     Incast(Incast),
     Permutation {
@@ -83,7 +87,13 @@ impl Traffic {
     /// Where its flows come from in one run.
     pub(crate) fn source(&self, rng: &Rng) -> Result<Source, ArrivalError> {
         Ok(match self {
-            Traffic::Poisson { arrivals, .. } => source(arrivals.clone().flows(rng)?),
+            Traffic::Poisson { arrivals, messages, .. } => {
+                let flows = arrivals.clone().flows(rng)?;
+                match messages {
+                    None => source(flows),
+                    Some(messages) => source(messages.clone().of(flows, rng)),
+                }
+            }
             Traffic::Incast(incast) => source(incast.flows(rng)?.into_iter()),
             &Traffic::Permutation { hosts, bytes, start } => {
                 let flows = thalweg_workload::permutation(hosts, bytes, start, rng)?;
@@ -134,6 +144,14 @@ impl Traffic {
         }
     }
 
+    /// The types of its messages, if they have types.
+    pub(crate) fn messages(&self) -> Option<&Messages> {
+        match self {
+            Traffic::Poisson { messages, .. } => messages.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The job, if it is one.
     pub(crate) fn job(&self) -> Option<&Job> {
         match self {
@@ -169,7 +187,11 @@ impl Setting<'_> {
     fn poisson(&self, table: &PoissonTable) -> Result<Traffic, Mistake> {
         let sizes = self.sizes(&table.sizes).under("sizes")?;
         let sizes = table.cap.map_or(sizes.clone(), |cap| sizes.capped(cap));
-        self.fits(sizes.largest(), "sizes")?;
+        let messages = table.messages.map(|table| Messages::new(&table, &sizes));
+        let messages = messages.transpose().under("messages")?;
+        // A message may be off the size of its type, by less than once more.
+        self.fits(sizes.largest() * if messages.is_some() { 2 } else { 1 }, "sizes")?;
+        let sizes = messages.as_ref().map_or(sizes, Messages::sizes);
         let when = "say when to stop: flows = 10000 or lasting = \"20ms\"";
         let until = match (table.flows, table.lasting) {
             (Some(0), None) => {
@@ -194,7 +216,7 @@ impl Setting<'_> {
             },
             until,
         };
-        Ok(Traffic::Poisson { arrivals, unseen: table.unseen })
+        Ok(Traffic::Poisson { arrivals, unseen: table.unseen, messages })
     }
 
     pub(crate) fn sizes(&self, table: &SizesTable) -> Result<SizeDistribution, Mistake> {

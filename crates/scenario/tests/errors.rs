@@ -129,7 +129,7 @@ const WORDS_AND_KEYS: Cases = &[
     (
         17,
         "laod = 0.5",
-        "17: traffic.0.poisson.laod: unknown key `laod`: write one of `sizes`, `cap`, `load`, `flows`, `lasting`, `between`, `load-counts`, `unseen`",
+        "17: traffic.0.poisson.laod: unknown key `laod`: write one of `sizes`, `cap`, `load`, `flows`, `lasting`, `between`, `load-counts`, `unseen`, `messages`",
     ),
     (17, "", "15: traffic.0.poisson: `load` is missing: add it"),
     (
@@ -762,7 +762,7 @@ fn sweeps_are_counted_before_they_are_made() {
 const SWEEPS: &[(&str, &str)] = &[
     (
         "[sweep.vary]\n\"traffic.0.poisson.laod\" = [0.3]",
-        r#"30: sweep.vary."traffic.0.poisson.laod": with traffic.0.poisson.laod = 0.3: unknown key `laod`: write one of `sizes`, `cap`, `load`, `flows`, `lasting`, `between`, `load-counts`, `unseen`"#,
+        r#"30: sweep.vary."traffic.0.poisson.laod": with traffic.0.poisson.laod = 0.3: unknown key `laod`: write one of `sizes`, `cap`, `load`, `flows`, `lasting`, `between`, `load-counts`, `unseen`, `messages`"#,
     ),
     (
         "[sweep]\nseeds = [1]\n[sweep.vary]\ntraffic.0.poisson.load = [0.3, 0]",

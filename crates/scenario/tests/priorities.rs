@@ -94,3 +94,42 @@ fn receivers_find_no_loss_where_there_is_none() {
     let by_order = run_without_loss("by-order");
     assert!(by_order.arrivals.copies > 100, "{:?}", by_order.arrivals);
 }
+
+/// Messages of types, of which the forest has seen few before the run.
+fn run_messages(hints: &str, traffic: &str) -> Outcome {
+    let text = format!(
+        "title = \"messages\"\n\
+         topology.one-switch = {{ hosts = 8, host-cable = {{ rate = \"10Gbps\", delay = \"1us\" }} }}\n\
+         [switch]\nqueues = \"strict\"\n\
+         [transport]\ntagger = \"qclimb\"\nthresholds = \"data-mining-80\"\n\
+         [transport.hints]\n{hints}\n\
+         [traffic.poisson]\nsizes = \"web-search\"\ncap = \"5MB\"\nload = 0.5\n{traffic}\n\
+         [traffic.poisson.messages]\ntypes = 40\n"
+    );
+    let text = text.replace("[traffic.poisson]", "[[traffic]]\n[traffic.poisson]");
+    scenario_with(&text, "").run_bare(4).finish()
+}
+
+// spec: Q-01, Q-02 simulator
+#[test]
+fn messages_of_types_are_bounded_by_what_others_of_their_type_were() {
+    let outcome = run_messages("learned-flows = 4000", "flows = 500");
+    let tagged = outcome.tagged;
+    assert_eq!((tagged.bounded, tagged.unseen), (500, 0));
+    assert!(tagged.within >= 495, "{tagged:?}");
+    // Sizes repeat: 40 types with three sizes each, and a stranger or two.
+    let sizes: std::collections::BTreeSet<u64> =
+        outcome.flows.iter().map(|flow| flow.spec.bytes.as_u64()).collect();
+    assert!(sizes.len() < 120, "{}", sizes.len());
+    assert!(outcome.flows.iter().all(|flow| flow.spec.kind.is_some()));
+}
+
+// spec: Q-11 simulator
+#[test]
+fn bounds_get_better_while_flows_end() {
+    let before = run_messages("learned-flows = 60", "flows = 1500").tagged;
+    let learning =
+        run_messages("learned-flows = 60\nlearns-again-after = 60", "flows = 1500").tagged;
+    assert_eq!((before.forests, learning.forests), (0, 25));
+    assert!(before.within + 50 < learning.within, "{before:?}, {learning:?}");
+}

@@ -84,11 +84,32 @@ pub trait Controller: fmt::Debug {
     // spec: C-16
     fn promote(&mut self) {}
 
+    /// Packets leave with a more urgent priority than those before them, which have a part of the path to themselves:
+    /// what marks and losses said of it so far no longer holds.
+    fn on_rise(&mut self) {}
+
+    /// The window, and up to where it doubles, for [`Controller::undo_loss`].
+    fn extent(&self) -> Extent {
+        Extent { window: self.window(), threshold: self.window() }
+    }
+
+    /// What was taken for lost was late: the window is again what it was before, if it is smaller.
+    fn undo_loss(&mut self, _before: Extent) {}
+
     /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.
     fn restart(&mut self);
 
     /// Panics where the state breaks a law.
     fn check(&self) {}
+}
+
+/// Size of a window at some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extent {
+    /// The window.
+    pub window: Bytes,
+    /// The window up to which it doubles every round trip.
+    pub threshold: Bytes,
 }
 
 /// A packet that leaves.
@@ -419,6 +440,19 @@ macro_rules! enums {
 
             fn promote(&mut self) {
                 match &mut self.running { $(Running::$Name(control) => control.promote(),)* }
+                self.window = self.running.window();
+            }
+
+            fn on_rise(&mut self) {
+                match &mut self.running { $(Running::$Name(control) => control.on_rise(),)* }
+            }
+
+            fn extent(&self) -> Extent {
+                match &self.running { $(Running::$Name(control) => control.extent(),)* }
+            }
+
+            fn undo_loss(&mut self, before: Extent) {
+                match &mut self.running { $(Running::$Name(control) => control.undo_loss(before),)* }
                 self.window = self.running.window();
             }
 

@@ -30,6 +30,7 @@ pub use envelope::Envelope;
 pub use job_class::{JobClass, PACKETS_OUT_OF_TURN};
 pub use messages::{MessageConfig, MessageConfigError, Replies};
 pub use recovery::{
-    Backoff, DepartureClock, LossDetector, LossThreshold, RtoLimits, RttEstimator, Transmission,
+    Backoff, DepartureClock, LossDetector, LossThreshold, PriorityLosses, RtoLimits, RttEstimator,
+    Transmission,
 };
 pub use spray::Spray;

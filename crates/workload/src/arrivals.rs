@@ -20,6 +20,8 @@ pub struct FlowSpec {
     pub path: Option<u16>,
     /// The layer of a model that it belongs to, where it belongs to one.
     pub layer: Option<LayerOf>,
+    /// The type of message that it looks like, where messages have types.
+    pub kind: Option<u32>,
 }
 
 /// Where a layer lies in its model.
@@ -227,7 +229,7 @@ impl Iterator for PoissonFlows {
         self.yielded += 1;
         let (src, dst) = self.spec.pattern.draw(self.spec.host_rates.len(), &mut self.ends);
         let bytes = self.spec.sizes.sample(&mut self.draws);
-        Some(FlowSpec { start: self.now, src, dst, bytes, path: None, layer: None })
+        Some(FlowSpec { start: self.now, src, dst, bytes, path: None, layer: None, kind: None })
     }
 }
 
@@ -267,6 +269,7 @@ impl Incast {
             bytes: self.bytes_each,
             path: None,
             layer: None,
+            kind: None,
         };
         let mut flows: Vec<FlowSpec> = self.senders.iter().map(flow).collect();
         flows.sort_by_key(|flow| flow.start);
@@ -294,7 +297,8 @@ pub fn permutation(
     while receivers.iter().enumerate().any(|(src, &dst)| src == dst) {
         order.shuffle(&mut receivers);
     }
-    let flow = |(src, dst)| FlowSpec { start, src, dst, bytes, path: None, layer: None };
+    let flow =
+        |(src, dst)| FlowSpec { start, src, dst, bytes, path: None, layer: None, kind: None };
     Ok(receivers.into_iter().enumerate().map(flow).collect())
 }
 

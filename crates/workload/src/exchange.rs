@@ -123,7 +123,15 @@ impl Exchange {
 
 impl Part {
     fn flow(&self, start: Time, src: usize, dst: usize) -> FlowSpec {
-        FlowSpec { start, src, dst, bytes: self.bytes, path: None, layer: Some(self.layer) }
+        FlowSpec {
+            start,
+            src,
+            dst,
+            bytes: self.bytes,
+            path: None,
+            layer: Some(self.layer),
+            kind: None,
+        }
     }
 }
 

@@ -105,6 +105,25 @@ impl SizeDistribution {
         SizeDistribution::of_table(&ends).with_bytes()
     }
 
+    /// These sizes, each with its share of the flows, which need not add up to 1.
+    pub fn of_shares(shares: &[(Bytes, f64)]) -> Result<SizeDistribution, SizeError> {
+        let mut shares: Vec<(Bytes, f64)> =
+            shares.iter().copied().filter(|&(_, share)| share > 0.0).collect();
+        shares.sort_by_key(|&(bytes, _)| bytes);
+        let whole: f64 = shares.iter().map(|&(_, share)| share).sum();
+        let mut below = 0.0;
+        let mut points = Vec::with_capacity(2 * shares.len());
+        for (bytes, share) in shares {
+            let bytes = bytes.as_u64() as f64;
+            points.push(Point { bytes, cdf: below / whole });
+            below += share;
+            points.push(Point { bytes, cdf: below / whole });
+        }
+        let Some(last) = points.last_mut() else { return Err(SizeError::NoBytes) };
+        last.cdf = 1.0;
+        SizeDistribution { points }.with_bytes()
+    }
+
     /// Reads a curve from lines of `size_bytes,cdf` under that header, smallest size first.
     pub fn from_csv(text: &str) -> Result<SizeDistribution, SizeError> {
         let mut points: Vec<Point> = Vec::new();
@@ -166,7 +185,7 @@ impl SizeDistribution {
     }
 
     /// The size below which a fraction of the flows, less than 1, is.
-    fn quantile(&self, fraction: f64) -> f64 {
+    pub fn quantile(&self, fraction: f64) -> f64 {
         let above = self.points.partition_point(|point| point.cdf <= fraction);
         let to = self.points[above];
         if above == 0 {

@@ -80,7 +80,7 @@ fn flow<const N: usize>(row: &Row<'_, N>, hosts: usize) -> Result<FlowSpec, Tabl
     if bytes == Bytes::ZERO {
         return wrong("a flow of 0 bytes carries nothing: give at least 1, or drop it".to_owned());
     }
-    Ok(FlowSpec { start, src, dst, bytes, path: None, layer: None })
+    Ok(FlowSpec { start, src, dst, bytes, path: None, layer: None, kind: None })
 }
 
 fn path(row: &Row<'_, 5>) -> Result<Option<u16>, TableError> {
@@ -102,7 +102,7 @@ mod tests {
 
     fn flow(ps: u64, src: usize, dst: usize, bytes: u64) -> FlowSpec {
         let (start, bytes) = (Time::from_ps(ps), Bytes::new(bytes));
-        FlowSpec { start, src, dst, bytes, path: None, layer: None }
+        FlowSpec { start, src, dst, bytes, path: None, layer: None, kind: None }
     }
 
     fn complaint(lines: &str) -> String {

@@ -2,7 +2,7 @@
 
 use thalweg_core::{Meta, TrafficClass};
 
-use super::{Admission, Queue, Strict, StrictMarking};
+use super::{Admission, Queue, QueueLimit, Strict, StrictMarking};
 use crate::pool::PacketRef;
 
 /// How many classes there are.
@@ -27,7 +27,7 @@ impl Fair {
     /// An empty port. Weights are at least 1. A class marks by what waits of itself.
     pub fn new(weights: [u32; CLASSES], markings: [StrictMarking; CLASSES]) -> Fair {
         Fair {
-            classes: markings.map(|marking| Strict::new(marking, u64::MAX)),
+            classes: markings.map(|marking| Strict::new(marking, QueueLimit::NONE)),
             weights: weights.map(|weight| weight.max(1)),
             credit_bytes: [0; CLASSES],
             turn: 0,

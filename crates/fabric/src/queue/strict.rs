@@ -16,9 +16,31 @@ pub struct Strict {
     occupied: u8,
     bytes: u64,
     marking: StrictMarking,
-    /// The most that one queue may hold, however much room the port has.
-    queue_limit_bytes: u64,
+    queue_limit: QueueLimit,
     last: LastShare,
+}
+
+/// The most that one of several queues of a port may hold, however much room the port has.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum QueueLimit {
+    /// As much, whatever waits in the others.
+    Bytes(u64),
+    /// So many times what is free of the port's memory: a long queue leaves room for the others.
+    OfFree(f64),
+}
+
+impl QueueLimit {
+    /// No limit but that of the port.
+    pub const NONE: QueueLimit = QueueLimit::Bytes(u64::MAX);
+
+    /// The limit, where so many bytes of the port's memory are free.
+    #[inline]
+    fn bytes(self, free_bytes: u64) -> u64 {
+        match self {
+            QueueLimit::Bytes(bytes) => bytes,
+            QueueLimit::OfFree(alpha) => (free_bytes as f64 * alpha) as u64,
+        }
+    }
 }
 
 /// Share of the link that the last priority has while more urgent ones are waiting.
@@ -43,17 +65,10 @@ pub enum StrictMarking {
 }
 
 impl Strict {
-    /// Empty queues that mark in this way, none of which ever holds more than `queue_limit_bytes`.
-    pub fn new(marking: StrictMarking, queue_limit_bytes: u64) -> Strict {
+    /// Empty queues that mark in this way, none of which ever holds more than its limit.
+    pub fn new(marking: StrictMarking, queue_limit: QueueLimit) -> Strict {
         let last = LastShare::default();
-        Strict {
-            queues: Default::default(),
-            occupied: 0,
-            bytes: 0,
-            marking,
-            queue_limit_bytes,
-            last,
-        }
+        Strict { queues: Default::default(), occupied: 0, bytes: 0, marking, queue_limit, last }
     }
 
     /// The same queues, of which the last has this share of the link, in thousandths, while others are waiting.
@@ -107,8 +122,9 @@ impl Queue for Strict {
         let wire_bytes = u64::from(meta.wire_bytes);
         let class = usize::from(meta.dscp.priority());
         let queue = &mut self.queues[class];
+        let queue_limit_bytes = self.queue_limit.bytes(limit_bytes.saturating_sub(self.bytes));
         if self.bytes + wire_bytes > limit_bytes
-            || !queue.has_room(meta.wire_bytes, self.queue_limit_bytes)
+            || !queue.has_room(meta.wire_bytes, queue_limit_bytes)
         {
             return Admission::Full;
         }

@@ -58,7 +58,8 @@ fn unmarkable_packets_pass_or_drop_as_set() {
 #[test]
 fn strict_serves_the_most_urgent_first() {
     let mut pool = Pool::default();
-    let mut queue = Strict::new(StrictMarking::PerPort([Marking::NONE; PRIORITIES]), u64::MAX);
+    let mut queue =
+        Strict::new(StrictMarking::PerPort([Marking::NONE; PRIORITIES]), QueueLimit::NONE);
     let mut expected = Vec::new();
     for priority in [7, 3, 0, 3] {
         let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
@@ -74,7 +75,8 @@ fn strict_serves_the_most_urgent_first() {
 #[test]
 fn a_strict_queue_that_has_its_part_of_the_memory_leaves_others_theirs() {
     let mut pool = Pool::default();
-    let mut queue = Strict::new(StrictMarking::PerPort([Marking::NONE; PRIORITIES]), 250);
+    let unmarked = StrictMarking::PerPort([Marking::NONE; PRIORITIES]);
+    let mut queue = Strict::new(unmarked, QueueLimit::Bytes(250));
     let mut admit = |priority: u8| {
         let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
         assert_eq!(meta.wire_bytes, 100);
@@ -86,12 +88,30 @@ fn a_strict_queue_that_has_its_part_of_the_memory_leaves_others_theirs() {
 }
 
 #[test]
+fn a_strict_queue_holds_as_much_as_is_free_of_the_port() {
+    let mut pool = Pool::default();
+    let unmarked = StrictMarking::PerPort([Marking::NONE; PRIORITIES]);
+    // Packets of 100 bytes in 900: with half of what is free, 300 of 600, then 200 of 400, and 100 of 300.
+    for (alpha, admitted) in [(0.5, [3, 2, 1]), (1.0, [5, 2, 1]), (8.0, [8, 1, 0])] {
+        let mut queue = Strict::new(unmarked, QueueLimit::OfFree(alpha));
+        let mut admit = |priority: u8| {
+            let admit = |_| {
+                let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
+                queue.enqueue(packet, &mut meta, 900) == Admission::Queued
+            };
+            (0..20).map(admit).filter(|&is_queued| is_queued).count()
+        };
+        assert_eq!([7, 3, 0].map(&mut admit), admitted, "{alpha}");
+    }
+}
+
+#[test]
 fn strict_marks_by_queue_or_by_port() {
     let mut pool = Pool::default();
     let mut per_queue =
-        Strict::new(StrictMarking::PerQueue([Marking::above(50); PRIORITIES]), u64::MAX);
+        Strict::new(StrictMarking::PerQueue([Marking::above(50); PRIORITIES]), QueueLimit::NONE);
     let mut per_port =
-        Strict::new(StrictMarking::PerPort([Marking::above(50); PRIORITIES]), u64::MAX);
+        Strict::new(StrictMarking::PerPort([Marking::above(50); PRIORITIES]), QueueLimit::NONE);
     for (queue, second_mark) in [(&mut per_queue, Ecn::Capable), (&mut per_port, Ecn::Congested)] {
         let (first, mut meta) = packet(&mut pool, 1, Ecn::Capable);
         queue.enqueue(first, &mut meta, 1_000);
@@ -195,7 +215,7 @@ proptest! {
             Discipline::Strict {
                 last_per_mille: 0,
                 marking: StrictMarking::PerPort([Marking::NONE; PRIORITIES]),
-                queue_bytes: 4_000,
+                queue_limit: QueueLimit::OfFree(1.0),
             },
             Discipline::Trimming(TrimmingSpec { data_bytes: 2_000, ..TrimmingSpec::default() }),
             Discipline::Urgency,
@@ -216,7 +236,7 @@ fn the_last_priority_has_its_share_and_no_more() {
     let mut pool = Pool::default();
     let unmarked = StrictMarking::PerPort([Marking::NONE; PRIORITIES]);
     for (per_mille, expected) in [(0, 0), (50, 50), (250, 250)] {
-        let mut queue = Strict::new(unmarked, u64::MAX).with_last_share(per_mille);
+        let mut queue = Strict::new(unmarked, QueueLimit::NONE).with_last_share(per_mille);
         let mut fill = |queue: &mut Strict, priority| {
             let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
             assert_eq!(queue.enqueue(packet, &mut meta, u64::MAX), Admission::Queued);
@@ -234,7 +254,7 @@ fn the_last_priority_has_its_share_and_no_more() {
         assert!(left.abs_diff(expected) <= 1, "{left} of 1,000 at {per_mille}");
     }
     // Nothing is saved up while nobody waits there.
-    let mut queue = Strict::new(unmarked, u64::MAX).with_last_share(50);
+    let mut queue = Strict::new(unmarked, QueueLimit::NONE).with_last_share(50);
     let mut fill = |queue: &mut Strict, priority| {
         let (packet, mut meta) = packet(&mut pool, priority, Ecn::Capable);
         queue.enqueue(packet, &mut meta, u64::MAX);

@@ -1,6 +1,6 @@
 //! The laws of a scoreboard.
 
-use super::Scoreboard;
+use super::{Finder, Scoreboard};
 
 impl Scoreboard {
     /// Looks at every packet. Panics where its states and the counts differ, and where a packet would be
@@ -9,10 +9,13 @@ impl Scoreboard {
     pub fn check(&self) {
         self.arrived.check();
         self.sent.check();
+        if let Some(Finder::Priorities(found)) = self.finder.as_deref() {
+            found.losses.check();
+        }
         let cumulative = self.arrived.cumulative();
         assert!(self.next <= self.packets, "only packets of the message are sent");
         assert_eq!(self.lost.start(), cumulative, "lost packets begin where arrived ones end");
-        let is_awaited = self.among(self.sent.iter().map(|sent| sent.item));
+        let is_awaited = self.among(self.sent.iter().map(|sent| sent.item.index));
         let is_resent = self.among(self.resend.iter().copied());
         let (mut arrived, mut lost) = (cumulative, 0);
         for index in cumulative..self.next {

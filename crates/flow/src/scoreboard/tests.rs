@@ -5,7 +5,6 @@ use super::*;
 const PACKETS: u32 = 150;
 const SPAN: u32 = 100;
 const REORDERING: u64 = 3;
-const THRESHOLD: LossThreshold = LossThreshold::Sent(REORDERING as u32);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -62,7 +61,7 @@ impl Model {
         }
         self.answered = self.answered.max(Some(answer.transmission));
         let arrived = self.count(|&state| state == State::Arrived) - before;
-        Change { arrived, lost_transmission: self.lose() }
+        Change { arrived, lost_transmission: self.lose(), undone: None }
     }
 
     fn arrive(&mut self, index: u32) {
@@ -173,7 +172,7 @@ fn take(board: &mut Scoreboard, model: &mut Model, far: &mut Far, step: Step) {
             assert_eq!(choice, model.choice());
             if let Some(index) = choice {
                 model.send(index);
-                let transmission = board.on_sent(index);
+                let transmission = board.on_sent(index, 0);
                 assert_eq!(transmission, model.transmissions - 1);
                 far.flying.push((transmission, index));
             }
@@ -184,7 +183,7 @@ fn take(board: &mut Scoreboard, model: &mut Model, far: &mut Far, step: Step) {
         }
         Step::Answer(pick) if !far.answers.is_empty() => {
             let answer = far.answers.remove(pick % far.answers.len());
-            let change = board.on_answer(&answer);
+            let change = board.on_answer(&answer, Extent::default);
             assert_eq!(change, Some(model.answer(&answer)));
         }
         Step::LoseAnswer(pick) if !far.answers.is_empty() => {
@@ -222,7 +221,7 @@ proptest! {
 
     #[test]
     fn it_agrees_with_looking_at_every_packet(steps in prop::collection::vec(step(), 1..900)) {
-        let mut board = Scoreboard::new(THRESHOLD);
+        let mut board = Scoreboard::new(REORDERING as u32, LossDetection::ByOrder);
         board.reset(PACKETS);
         let mut model = Model::new();
         let mut far = Far::default();
@@ -243,7 +242,7 @@ proptest! {
         let says = if sack == 0 { says } else { says.max(u64::from(cumulative) + 65 - u64::from(sack.leading_zeros())) };
         // Packet i went out as transmission i.
         let honest = says <= 20 && u64::from(index) == transmission;
-        prop_assert_eq!(board.on_answer(&answer).is_some(), honest);
+        prop_assert_eq!(board.on_answer(&answer, Extent::default).is_some(), honest);
         if !honest {
             prop_assert_eq!(board.in_flight_packets(), 20);
         }
@@ -251,11 +250,11 @@ proptest! {
 }
 
 fn sent(packets: u32) -> Scoreboard {
-    let mut board = Scoreboard::new(THRESHOLD);
+    let mut board = Scoreboard::new(REORDERING as u32, LossDetection::ByOrder);
     board.reset(PACKETS);
     for index in 0..packets {
         assert_eq!(board.choose(SPAN), Some(index));
-        board.on_sent(index);
+        board.on_sent(index, 0);
     }
     board
 }
@@ -268,21 +267,21 @@ fn answer(index: u32, transmission: u64, cumulative: u32) -> Answer {
 fn a_lost_resend_is_found_without_a_timer() {
     let mut board = sent(10);
     // Packet 0 is lost, and so is its resend, transmission 10.
-    let change = board.on_answer(&answer(3, 3, 0)).expect("honest");
-    assert_eq!(change, Change { arrived: 1, lost_transmission: Some(0) });
+    let change = board.on_answer(&answer(3, 3, 0), Extent::default).expect("honest");
+    assert_eq!(change, Change { arrived: 1, lost_transmission: Some(0), undone: None });
     assert_eq!(board.choose(SPAN), Some(0));
-    assert_eq!(board.on_sent(0), 10);
+    assert_eq!(board.on_sent(0, 0), 10);
     for index in 10..13 {
         assert_eq!(board.choose(SPAN), Some(index));
-        board.on_sent(index);
+        board.on_sent(index, 0);
     }
-    let change = board.on_answer(&answer(12, 13, 0)).expect("honest");
+    let change = board.on_answer(&answer(12, 13, 0), Extent::default).expect("honest");
     assert_eq!(change.lost_transmission, Some(10));
     // Given up in the order of sending: 1, 2 and 4 to 9 first.
     let resent: Vec<u32> = (0..9)
         .map(|_| {
             let index = board.choose(SPAN).expect("nine are lost");
-            board.on_sent(index);
+            board.on_sent(index, 0);
             index
         })
         .collect();
@@ -291,15 +290,15 @@ fn a_lost_resend_is_found_without_a_timer() {
 
 #[test]
 fn a_steady_flow_takes_no_more_memory() {
-    let mut board = Scoreboard::new(THRESHOLD);
+    let mut board = Scoreboard::new(REORDERING as u32, LossDetection::ByOrder);
     board.reset(100_000);
     let mut kept = 0;
     for index in 0..100_000 {
         assert_eq!(board.choose(SPAN), Some(index));
-        board.on_sent(index);
+        board.on_sent(index, 0);
         if index >= 20 {
             let last = index - 20;
-            board.on_answer(&answer(last, last.into(), last + 1)).expect("honest");
+            board.on_answer(&answer(last, last.into(), last + 1), Extent::default).expect("honest");
         }
         if index == 1_000 {
             kept = board.sent.iter().count();
@@ -323,26 +322,26 @@ fn verdict(
 // spec: Q-07 machine
 #[test]
 fn a_receivers_verdict_counts_once_for_each_first_missing_packet() {
-    let mut board = Scoreboard::new(THRESHOLD);
+    let mut board = Scoreboard::new(REORDERING as u32, LossDetection::ByPriority);
     board.reset(20);
     for index in 0..10 {
         assert_eq!(board.choose(100), Some(index));
-        board.on_sent(index);
+        board.on_sent(index, 0);
     }
     assert_eq!(verdict(&mut board, (0, 0), 1, false).lost_transmission, None);
     // Out of order, and nothing is lost for all that is known: the scoreboard is all that changes.
     assert_eq!(
         verdict(&mut board, (5, 5), 1, false),
-        Change { arrived: 1, lost_transmission: None }
+        Change { arrived: 1, lost_transmission: None, undone: None }
     );
     assert_eq!(board.in_flight_packets(), 8);
     assert_eq!(verdict(&mut board, (6, 6), 1, true).lost_transmission, Some(1));
     assert_eq!(board.choose(100), Some(1));
-    board.on_sent(1);
+    board.on_sent(1, 0);
     // Others that were on the way say the same.
     for packet in [7, 8] {
         let change = verdict(&mut board, (packet, packet.into()), 1, true);
-        assert_eq!(change, Change { arrived: 1, lost_transmission: None });
+        assert_eq!(change, Change { arrived: 1, lost_transmission: None, undone: None });
     }
     // The next one that is missing is another matter.
     assert_eq!(verdict(&mut board, (1, 10), 2, true).lost_transmission, Some(2));
@@ -354,29 +353,29 @@ fn a_receivers_verdict_counts_once_for_each_first_missing_packet() {
 // spec: Q-07 machine
 #[test]
 fn what_was_sent_again_by_the_timer_is_not_asked_for_by_older_answers() {
-    let mut board = Scoreboard::new(THRESHOLD);
+    let mut board = Scoreboard::new(REORDERING as u32, LossDetection::ByPriority);
     board.reset(9);
     for index in 0..6 {
         board.choose(100);
-        board.on_sent(index);
+        board.on_sent(index, 0);
     }
     verdict(&mut board, (0, 0), 1, false);
     board.on_timeout();
     assert_eq!(board.choose(100), Some(1));
-    assert_eq!(board.on_sent(1), 6);
+    assert_eq!(board.on_sent(1, 0), 6);
     // Packet 4 left before the timeout.
     assert_eq!(verdict(&mut board, (4, 4), 1, true).lost_transmission, None);
     // Packet 2 left after packet 1 was sent again: now it is lost for sure.
     assert_eq!(board.choose(100), Some(2));
-    assert_eq!(board.on_sent(2), 7);
+    assert_eq!(board.on_sent(2, 0), 7);
     assert_eq!(verdict(&mut board, (2, 7), 1, true).lost_transmission, Some(6));
 }
 
 /// A message of eight packets, all of which were given up.
 fn all_lost() -> Scoreboard {
-    let mut board = Scoreboard::new(THRESHOLD);
+    let mut board = Scoreboard::new(REORDERING as u32, LossDetection::ByOrder);
     board.reset(8);
-    (0..8).for_each(|index| assert_eq!(board.on_sent(index), index.into()));
+    (0..8).for_each(|index| assert_eq!(board.on_sent(index, 0), index.into()));
     board.on_timeout();
     board.check();
     board
@@ -406,7 +405,7 @@ fn a_lost_packet_that_is_forgotten_is_noticed() {
 fn a_resend_of_what_was_not_lost_is_noticed_at_once() {
     let mut board = all_lost();
     board.lost.remove(3);
-    board.on_sent(3);
+    board.on_sent(3, 0);
 }
 
 // spec: F-06 machine
@@ -415,11 +414,12 @@ fn a_run_far_behind_the_first_gap_has_arrived() {
     let mut board = sent(100);
     // Packet 3 is lost. Bits reach to packet 67; the answer is to packets 80 to 90.
     let answer = Answer { run: 10, ..answer(90, 90, 3) };
-    let change = board.on_answer(&answer).expect("it is about packets that were sent");
+    let change =
+        board.on_answer(&answer, Extent::default).expect("it is about packets that were sent");
     assert_eq!(change.arrived, 3 + 11);
     let lost: Vec<u32> = std::iter::from_fn(|| {
         let index = board.choose(SPAN).filter(|&index| index < 100)?;
-        board.on_sent(index);
+        board.on_sent(index, 0);
         Some(index)
     })
     .collect();

@@ -1,4 +1,4 @@
-//! Losses that the receiver finds by the priorities around a gap.
+//! Losses that priorities show: to the receiver by those around a gap, and to the sender by what was answered.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -84,18 +84,7 @@ fn ends(network: &Network) -> impl Iterator<Item = &Sent> {
 fn nothing_is_sent_again_where_nothing_is_lost() {
     let mut overtaken = 0;
     for seed in 0..SEEDS {
-        let mut rng = Rng::new(seed).stream("lossless");
-        let settings = Config {
-            control: random_control(&mut rng),
-            // No queue of this network holds a packet for so long.
-            min_rto: Span::from_s(1),
-            initial_rto: Span::from_s(1),
-            ..config()
-        };
-        let mut network = network(&settings, seed);
-        let all = start_some(&mut rng, &mut network);
-        network.run(Time::ZERO + Span::from_s(20));
-        check_delivery(&all, &network.events);
+        let network = run_without_loss(seed, LossDetection::ByPriority);
         assert!(ends(&network).all(|end| end.retransmissions == 0), "seed {seed}");
         let arrivals = network.nodes[2].arrivals();
         assert_eq!((arrivals.copies, arrivals.held_bytes), (0, 0), "seed {seed}");
@@ -104,15 +93,65 @@ fn nothing_is_sent_again_where_nothing_is_lost() {
     assert!(overtaken > SEEDS / 4, "packets overtook others in {overtaken} networks only");
 }
 
+/// What waits may be probed, and nobody takes it for lost.
+// spec: Q-15 machine
+#[test]
+fn a_sender_finds_no_loss_where_nothing_is_lost() {
+    let (mut probes, mut packets) = (0, 0);
+    for seed in 0..SEEDS {
+        let network = run_without_loss(seed, LossDetection::BySender);
+        for end in ends(&network) {
+            assert_eq!((end.detections, end.timeouts), (0, 0), "seed {seed}");
+            probes += u64::from(end.retransmissions);
+            packets += end.bytes.as_u64() / u64::from(SEGMENT);
+        }
+    }
+    assert!(probes > 0 && probes * 30 < packets, "{probes} probes for {packets} packets");
+}
+
+/// Some flows to one node, of which no queue loses anything and no timer runs out.
+fn run_without_loss(seed: u64, loss_detection: LossDetection) -> Network {
+    let mut rng = Rng::new(seed).stream("lossless");
+    let settings = Config {
+        control: random_control(&mut rng),
+        // No queue of this network holds a packet for so long.
+        min_rto: Span::from_s(1),
+        initial_rto: Span::from_s(1),
+        loss_detection,
+        ..config()
+    };
+    let mut network = network(&settings, seed);
+    let all = start_some(&mut rng, &mut network);
+    network.run(Time::ZERO + Span::from_s(20));
+    check_delivery(&all, &network.events);
+    network
+}
+
 /// Priorities make no difference to what arrives: all of it, once, as it was sent, under every control.
 // spec: machine
 #[test]
 fn everything_arrives_once_whatever_is_lost() {
+    let (found, timed_out) = run_with_loss(LossDetection::ByPriority);
+    assert!(found > SEEDS && timed_out > SEEDS / 2, "{found} losses found, {timed_out} timeouts");
+}
+
+// spec: machine
+#[test]
+fn everything_arrives_once_whoever_finds_what_is_lost() {
+    for detection in [LossDetection::BySender, LossDetection::ByAdaptiveOrder] {
+        let (found, _) = run_with_loss(detection);
+        assert!(found > SEEDS, "{found} losses found, {detection:?}");
+    }
+}
+
+/// Losses that were found, and timeouts, of flows that lose packets under every control.
+fn run_with_loss(loss_detection: LossDetection) -> (u64, u64) {
     let (mut found, mut timed_out) = (0, 0);
     for seed in 0..SEEDS {
         let mut rng = Rng::new(seed).stream("lossy");
         let mut settings = random_config(&mut rng);
-        settings.loss_detection = LossDetection::ByPriority;
+        settings.loss_detection = loss_detection;
+        settings.rises_quickly = seed % 2 == 0;
         settings.messages.segment_bytes = SEGMENT;
         settings.messages.span_packets = 64;
         let mut network = network(&settings, seed);
@@ -127,7 +166,7 @@ fn everything_arrives_once_whatever_is_lost() {
         found += ends(&network).map(|end| u64::from(end.detections)).sum::<u64>();
         timed_out += ends(&network).map(|end| u64::from(end.timeouts)).sum::<u64>();
     }
-    assert!(found > SEEDS && timed_out > SEEDS / 2, "{found} losses found, {timed_out} timeouts");
+    (found, timed_out)
 }
 
 fn index_of(packet: &Owned) -> u32 {
@@ -137,7 +176,17 @@ fn index_of(packet: &Owned) -> u32 {
 /// Sends one flow with these priorities of which the packet `lost` does not get through the first time,
 /// and gives its end and its data packets as they were sent.
 fn with_loss_of(lost: u32, priorities: Vec<u8>) -> (Sent, Vec<Owned>) {
-    let mut network = network(&config(), 1);
+    with_loss_under(config(), lost, priorities)
+}
+
+/// The same, by the sender.
+fn with_loss_by_sender(lost: u32, priorities: Vec<u8>) -> (Sent, Vec<Owned>) {
+    let settings = Config { loss_detection: LossDetection::BySender, ..config() };
+    with_loss_under(settings, lost, priorities)
+}
+
+fn with_loss_under(settings: Config, lost: u32, priorities: Vec<u8>) -> (Sent, Vec<Owned>) {
+    let mut network = network(&settings, 1);
     let sent = Rc::new(RefCell::new(Vec::<Owned>::new()));
     let log = Rc::clone(&sent);
     network.filter = Box::new(move |_, packet| {
@@ -183,11 +232,91 @@ fn what_is_lost_before_a_more_urgent_packet_is_left_to_the_timer() {
     assert_eq!((end.detections, end.timeouts), (1, 0));
 }
 
+// spec: Q-15 machine
+#[test]
+fn a_sender_finds_what_is_lost_and_probes_what_it_cannot_know() {
+    let climbing: Vec<u8> = (0..20).map(|packet| 7 - packet / 4).collect();
+    // (lost packet, losses that answers show)
+    let cases = [
+        // Others of its priority come later,
+        (9, 1),
+        // and the first one has no packet before it.
+        (0, 1),
+        // The last one of its priority, and the last of all: probes.
+        (11, 0),
+        (19, 0),
+    ];
+    for (lost, shown) in cases {
+        let (end, sent) = with_loss_by_sender(lost, climbing.clone());
+        assert_eq!((end.detections, end.timeouts), (shown, 0), "packet {lost}");
+        // What waits behind more urgent packets of its own flow may be probed as well.
+        assert!((1..=2).contains(&end.retransmissions), "packet {lost}: {end:?}");
+        assert!(end.finished.since(end.started) < Span::from_us(500), "packet {lost}: {end:?}");
+        let again = sent.iter().rfind(|packet| index_of(packet) == lost).expect("it was sent");
+        assert_eq!(again.meta.dscp.priority(), 0, "packet {lost}");
+    }
+    // As published, the timer ends the wait.
+    let (end, _) = with_loss_of(11, climbing);
+    assert!(end.finished.since(end.started) > Span::from_ms(10), "{end:?}");
+}
+
+/// A flow whose early packets wait behind those of another priority of its own, and nothing is lost.
+fn overtaking(loss_detection: LossDetection) -> Sent {
+    let settings = Config { loss_detection, initial_window_packets: 200, ..config() };
+    let mut network = network(&settings, 1);
+    // A few packets at a low priority, then many at higher ones, step by step.
+    let priorities: Vec<u8> = (0..400).map(|packet| 7 - (packet / 60) as u8).collect();
+    let tagger = FlowTagger::Custom(Box::new(Listed(priorities)));
+    network.start_tagged(0, 2, Payload::Length(Bytes::new(400_000)), tagger);
+    network.run(Time::ZERO + Span::from_s(1));
+    let end = *ends(&network).next().expect("it ended");
+    end
+}
+
+#[test]
+fn order_that_adapts_sends_less_again_for_nothing() {
+    let [fixed, adaptive] =
+        [LossDetection::ByOrder, LossDetection::ByAdaptiveOrder].map(overtaking);
+    assert!(
+        adaptive.retransmissions * 4 < fixed.retransmissions * 3,
+        "{} against {}",
+        adaptive.retransmissions,
+        fixed.retransmissions
+    );
+    assert!(adaptive.finished < fixed.finished, "{adaptive:?}, {fixed:?}");
+}
+
+#[test]
+fn no_more_packets_are_in_flight_than_the_receiver_has_room_for() {
+    let settings = Config { max_window_packets: 12, initial_window_packets: 64, ..config() };
+    let mut network = network(&settings, 1);
+    let flying = Rc::new(RefCell::new((0_u32, 0_u32)));
+    let counted = Rc::clone(&flying);
+    network.filter = Box::new(move |_, packet| {
+        let (now, most) = &mut *counted.borrow_mut();
+        if packet.data().is_some() {
+            *now += 1;
+            *most = (*most).max(*now);
+        } else {
+            *now -= 1;
+        }
+        true
+    });
+    network.start(0, 2, Payload::Length(Bytes::new(300_000)));
+    network.run(Time::ZERO + Span::from_s(1));
+    assert_eq!(flying.borrow().1, 12);
+}
+
 // spec: Q-08 machine
 #[test]
 fn a_loss_that_is_found_halves_the_window() {
-    let settings = Config { initial_window_packets: 64, ..config() };
-    for control in [Control::default(), NewReno.into()] {
+    let by_priority = Config { initial_window_packets: 64, ..config() };
+    let by_sender = Config { loss_detection: LossDetection::BySender, ..by_priority.clone() };
+    for (control, settings) in [
+        (Control::default(), &by_priority),
+        (NewReno.into(), &by_priority),
+        (NewReno.into(), &by_sender),
+    ] {
         let sent_in_second_round = |lost: Option<u32>| {
             let mut network = Network::new(2, &Config { control, ..settings.clone() }, 1);
             network.rate = Rate::from_gbps(100);

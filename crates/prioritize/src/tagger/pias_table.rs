@@ -1,7 +1,9 @@
-//! The thresholds that were published with PIAS, in packets of 1,460 bytes.
+//! The thresholds that were published with PIAS.
 //!
-//! Source: the simulation scripts `run_pias_dctcp.py` (web search) and `run_pias_vl2.py` (data mining)
-//! of HKUST-SING/PIAS-NS2, seven demotion thresholds for eight queues at each load.
+//! Sources: the simulation scripts `run_pias_dctcp.py` (web search) and `run_pias_vl2.py` (data mining)
+//! of HKUST-SING/PIAS-NS2, seven demotion thresholds for eight queues at each load, in packets of 1,460 bytes;
+//! and comments of the kernel module's `PIAS/pias2/prio.h` of baiwei0427/PIAS, with eight queues for its testbed, in
+//! units of 1,024 bytes. The module itself was published with one edge at 20 KB.
 
 use thalweg_core::Bytes;
 
@@ -47,4 +49,38 @@ pub fn published(workload: PublishedWorkload, load_percent: u32) -> Option<Thres
     };
     let bytes = packets.map(|packets| Bytes::new(packets * PACKET_BYTES));
     Some(Thresholds::new(&bytes).expect("published thresholds rise"))
+}
+
+/// Thresholds for eight queues of the testbed.
+const TESTBED_WEB_SEARCH: [u64; 7] = [65, 1_491, 2_257, 2_814, 2_880, 2_896, 3_000];
+const TESTBED_DATA_MINING: [u64; 7] = [1, 8, 80, 122, 130, 132, 133];
+const TESTBED_UNIT_BYTES: u64 = 1_024;
+
+/// The thresholds of PIAS's testbed for a workload.
+// spec: Q-04
+pub fn of_testbed(workload: PublishedWorkload) -> Thresholds {
+    let edges = match workload {
+        PublishedWorkload::WebSearch => TESTBED_WEB_SEARCH,
+        PublishedWorkload::DataMining => TESTBED_DATA_MINING,
+    };
+    let bytes = edges.map(|edge| Bytes::new(edge * TESTBED_UNIT_BYTES));
+    Thresholds::new(&bytes).expect("published thresholds rise")
+}
+
+/// The thresholds of a name: `web-search-80` and `data-mining-80` of the simulations, with the load in percent, and
+/// `testbed-web-search` and `testbed-data-mining`.
+// spec: Q-04
+pub fn named(name: &str) -> Option<Thresholds> {
+    let workload = |name: &str| match name {
+        "web-search" => Some(PublishedWorkload::WebSearch),
+        "data-mining" => Some(PublishedWorkload::DataMining),
+        _ => None,
+    };
+    match name.strip_prefix("testbed-") {
+        Some(name) => workload(name).map(of_testbed),
+        None => {
+            let (name, load) = name.rsplit_once('-')?;
+            published(workload(name)?, load.parse().ok()?)
+        }
+    }
 }

@@ -96,6 +96,21 @@ fn defaults_are_eight_priorities_the_edges_of_pias_and_100_kb() {
     assert_eq!(tagger.priority(Bytes::new(909 * 1_460)), 1);
 }
 
+// spec: Q-04 machine
+#[test]
+fn published_thresholds_have_names() {
+    assert_eq!(named("web-search-80"), Some(Thresholds::default()));
+    assert_eq!(named("data-mining-80"), published(PublishedWorkload::DataMining, 80));
+    let of_mining = named("testbed-data-mining").unwrap();
+    assert_eq!(of_mining, of_testbed(PublishedWorkload::DataMining));
+    assert_eq!(of_mining.demotions()[6], Bytes::new(133 * 1_024));
+    assert_eq!(named("testbed-web-search").unwrap().demotions()[0], Bytes::new(66_560));
+    for name in ["web-search", "web-search-55", "mining-80", "testbed-", "testbed-cache", ""] {
+        assert_eq!(named(name), None, "{name}");
+    }
+}
+
+// spec: Q-04 machine
 #[test]
 fn published_thresholds_are_there_for_their_loads_only() {
     for load in PUBLISHED_LOADS_PERCENT {

@@ -31,9 +31,9 @@ pub enum ThresholdsError {
 }
 
 impl Default for Thresholds {
-    /// Eight priorities, with the thresholds that PIAS published for web search at a load of 0.8.
+    /// Eight priorities, with the thresholds of PIAS's simulations for web search at a load of 0.8.
     /// QCLIMB uses "the same queue thresholds as the PIAS paper" for all workloads and does not say
-    /// which of them; this set is also the one in PIAS's kernel module.
+    /// which of them; [`named`](super::named) has the others.
     // spec: Q-04
     fn default() -> Thresholds {
         published(PublishedWorkload::WebSearch, 80).expect("the table has this load")

@@ -53,7 +53,9 @@ fn order(outcome: &Outcome) -> Value {
     let ends = || outcome.flows.iter().filter_map(|flow| flow.end);
     json!({
         "bounded_flows": outcome.tagged.bounded,
+        "flows_within_bounds": outcome.tagged.within,
         "unseen_flows": outcome.tagged.unseen,
+        "forests_learned": outcome.tagged.forests,
         "detected_losses": ends().map(|end| u64::from(end.detections)).sum::<u64>(),
         "flow_timeouts": ends().map(|end| u64::from(end.timeouts)).sum::<u64>(),
         "needless_copies": arrivals.copies,

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use thalweg_core::{Bytes, Rng};
 use thalweg_fabric::Spread;
-use thalweg_prioritize::generate::{Describer, Hints, describe};
-use thalweg_prioritize::tagger::SLACK;
-use thalweg_prioritize::{Model, Options, Settings, Thresholds};
+use thalweg_prioritize::generate::{Hints, describe};
+use thalweg_prioritize::tagger::{SLACK, named};
+use thalweg_prioritize::{Model, NewFlow, Options, Settings, Thresholds};
 use thalweg_stack::{Scheme, Tagging};
 use thalweg_workload::SizeDistribution;
 
@@ -14,7 +14,7 @@ use super::Protocol;
 use crate::error::{Mistake, Under};
 use crate::file::{
     CountsWord, File, HintsTable, LossDetectionWord, QueuesWord, SizesTable, TaggerWord,
-    TransportTable,
+    ThresholdsWord, TransportTable,
 };
 
 /// How flows get their priorities, or the sizes that they are ranked by.
@@ -24,8 +24,17 @@ pub(crate) struct Priorities {
     pub(crate) tagging: Option<Tagging>,
     /// What is learned before the run, by those who use it.
     pub(crate) learning: Option<Learning>,
-    /// What was sent is that of all flows between two hosts.
-    pub(crate) counts_connections: bool,
+    /// Where what was sent is that of all flows between two hosts: when it counts from zero again.
+    pub(crate) connections: Option<Counting>,
+}
+
+/// How long a connection counts what it has sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counting {
+    /// Until it pauses.
+    UntilPause,
+    /// For ever: it is never closed.
+    ForEver,
 }
 
 /// What a forest learns from, and what flows tell of themselves.
@@ -38,6 +47,8 @@ pub(crate) struct Learning {
     pub(crate) settings: Settings,
     /// The share of flows that go where none went before.
     pub(crate) unseen: f64,
+    /// Flows that end before the forest learns again, if it does.
+    pub(crate) again_after: Option<u32>,
 }
 
 /// Most flows to learn from: they are described before every run.
@@ -59,7 +70,8 @@ pub(crate) fn priorities(
                        those, or take this away";
         return Err(Mistake::at("past-estimate", message));
     }
-    if table.loss_detection == Some(LossDetectionWord::ByPriority) {
+    let by_priority = [LossDetectionWord::ByPriority, LossDetectionWord::BySender];
+    if table.loss_detection.is_some_and(|word| by_priority.contains(&word)) {
         check_path(file)?;
     }
     let Some(word) = table.tagger else {
@@ -100,12 +112,16 @@ pub(crate) fn priorities(
             Some(learning(&hints, sizes).under("hints")?)
         }
     };
-    let counts_connections = table.counts == Some(CountsWord::Connection);
+    let connections = match table.counts {
+        None | Some(CountsWord::Flow) => None,
+        Some(CountsWord::Connection) => Some(Counting::UntilPause),
+        Some(CountsWord::OpenConnection) => Some(Counting::ForEver),
+    };
     if table.counts.is_some() && scheme != Scheme::Pias {
         let message = "only tagger = \"pias\" goes by what was sent: write that, or take this away";
         return Err(Mistake::at("counts", message));
     }
-    Ok(Some(Priorities { tagging: Some(tagging), learning, counts_connections }))
+    Ok(Some(Priorities { tagging: Some(tagging), learning, connections }))
 }
 
 /// Packets that overtake each other on other paths would be taken for lost.
@@ -125,7 +141,7 @@ fn believed(table: &TransportTable, sizes: ReadSizes<'_>) -> Result<Option<Prior
     let Some(hints) = &table.hints else { return none(table) };
     none(&TransportTable { hints: None, ..table.clone() })?;
     let learning = Some(learning(hints, sizes).under("hints")?);
-    Ok(Some(Priorities { tagging: None, learning, counts_connections: false }))
+    Ok(Some(Priorities { tagging: None, learning, connections: None }))
 }
 
 fn none(table: &TransportTable) -> Result<Option<Priorities>, Mistake> {
@@ -133,6 +149,7 @@ fn none(table: &TransportTable) -> Result<Option<Priorities>, Mistake> {
         ("thresholds", table.thresholds.is_some()),
         ("slack", table.slack.is_some()),
         ("counts", table.counts.is_some()),
+        ("rises-quickly", table.rises_quickly.is_some()),
         ("hints", table.hints.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
@@ -144,8 +161,19 @@ fn none(table: &TransportTable) -> Result<Option<Priorities>, Mistake> {
 }
 
 fn thresholds(table: &TransportTable) -> Result<Thresholds, Mistake> {
-    let Some(given) = &table.thresholds else { return Ok(Thresholds::default()) };
-    Thresholds::new(given).map_err(|error| Mistake::at("thresholds", error))
+    let mistake = |message: String| Mistake::at("thresholds", message);
+    match &table.thresholds {
+        None => Ok(Thresholds::default()),
+        Some(ThresholdsWord::List(given)) => {
+            Thresholds::new(given).map_err(|error| mistake(error.to_string()))
+        }
+        Some(ThresholdsWord::Named(name)) => named(name).ok_or_else(|| {
+            mistake(format!(
+                "no thresholds are called {name:?}: write \"web-search-80\" or \"data-mining-80\", with a load \
+                 from 50 to 90, \"testbed-web-search\", \"testbed-data-mining\", or a list of sizes"
+            ))
+        }),
+    }
 }
 
 fn learning(table: &HintsTable, sizes: ReadSizes<'_>) -> Result<Learning, Mistake> {
@@ -173,9 +201,15 @@ fn learning(table: &HintsTable, sizes: ReadSizes<'_>) -> Result<Learning, Mistak
             ..forest
         },
         unseen,
+        again_after: table.learns_again_after,
     };
+    if table.learns_again_after == Some(0) {
+        let message = "the forest would learn all the time: give 1 flow or more";
+        return Err(Mistake::at("learns-again-after", message));
+    }
     // Whether a forest can grow does not depend on what it learns from.
-    learning.model(&[Bytes::new(1)], &Rng::new(0)).map_err(Mistake::here)?;
+    let ended = describe(&[Bytes::new(1)], learning.hints, &Rng::new(0));
+    learning.train(&ended, &Rng::new(0)).map_err(Mistake::here)?;
     Ok(learning)
 }
 
@@ -183,14 +217,11 @@ fn learning(table: &HintsTable, sizes: ReadSizes<'_>) -> Result<Learning, Mistak
 const LEARNED_FLOWS: u32 = 20_000;
 
 impl Learning {
-    /// Learns from flows of these sizes. Also gives what hints they had.
-    pub(crate) fn model(&self, sizes: &[Bytes], rng: &Rng) -> Result<(Model, Describer), String> {
-        let ended = describe(sizes, self.hints, &rng.stream("learned"));
+    /// Learns from flows that have ended.
+    pub(crate) fn train(&self, ended: &[(NewFlow, Bytes)], rng: &Rng) -> Result<Model, String> {
         let settings = Settings { seed: rng.stream("forest").bits(), ..self.settings.clone() };
         let never_stopped = |_| ControlFlow::Continue(());
-        let model = Model::train(&ended, &settings, Options::default(), &never_stopped)
-            .map_err(|error| error.to_string())?;
-        let describer = Describer::new(&ended, self.hints, &rng.stream("started"));
-        Ok((model, describer))
+        Model::train(ended, &settings, Options::default(), &never_stopped)
+            .map_err(|error| error.to_string())
     }
 }

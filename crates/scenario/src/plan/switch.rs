@@ -2,7 +2,7 @@
 
 use thalweg_core::{Bytes, PRIORITIES};
 use thalweg_fabric::queue::StrictMarking;
-use thalweg_fabric::{Buffer, Discipline, Marking, TrimmingSpec};
+use thalweg_fabric::{Buffer, Discipline, Marking, QueueLimit, TrimmingSpec};
 
 use super::has_job_classes;
 use crate::error::Mistake;
@@ -24,7 +24,7 @@ pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
         QueuesWord::Fifo => Discipline::Fifo(marking(table)),
         QueuesWord::Strict => Discipline::Strict {
             marking: strict(table)?,
-            queue_bytes: table.queue_buffer.map_or(u64::MAX, Bytes::as_u64),
+            queue_limit: queue_limit(table)?,
             last_per_mille,
         },
         QueuesWord::Trimming => Discipline::Trimming(trimming(file)?),
@@ -34,6 +34,23 @@ pub(super) fn discipline(file: &File) -> Result<Discipline, Mistake> {
             Discipline::Fair { weights, markings, last_per_mille }
         }
     })
+}
+
+/// The most that one of several queues of a port may hold.
+fn queue_limit(table: &SwitchTable) -> Result<QueueLimit, Mistake> {
+    match (table.queue_buffer, table.queue_alpha) {
+        (Some(_), Some(_)) => {
+            let message = "queue-buffer and queue-alpha exclude each other: keep one";
+            Err(Mistake::at("queue-alpha", message))
+        }
+        (Some(bytes), None) => Ok(QueueLimit::Bytes(bytes.as_u64())),
+        (None, Some(alpha)) if alpha > 0.0 && alpha.is_finite() => Ok(QueueLimit::OfFree(alpha)),
+        (None, Some(alpha)) => {
+            let message = format!("{alpha} is no share: give a number above 0");
+            Err(Mistake::at("queue-alpha", message))
+        }
+        (None, None) => Ok(QueueLimit::NONE),
+    }
 }
 
 /// Share that the last priority has of a link while others are waiting, in thousandths: where jobs have classes, what is out
@@ -111,10 +128,16 @@ fn only_where_it_means_something(table: &SwitchTable) -> Result<(), Mistake> {
         let message = "only queues = \"trimming\" cuts packets: write that, or take this away";
         return Err(Mistake::at("trim-above", message));
     }
-    if table.queue_buffer.is_some() && queues != QueuesWord::Strict {
+    let parts = [
+        ("queue-buffer", table.queue_buffer.is_some()),
+        ("queue-alpha", table.queue_alpha.is_some()),
+    ];
+    if let Some((key, _)) = parts.into_iter().find(|(_, is_given)| *is_given)
+        && queues != QueuesWord::Strict
+    {
         let message =
             "only queues = \"strict\" has parts of the memory: write that, or take this away";
-        return Err(Mistake::at("queue-buffer", message));
+        return Err(Mistake::at(key, message));
     }
     if table.last_share.is_some() && !matches!(queues, QueuesWord::Strict | QueuesWord::Fair) {
         let message = "only queues = \"strict\" and \"fair\" have a last priority: write one of them, or \

@@ -189,6 +189,8 @@ fn check_keys(table: &TransportTable, protocol: &Protocol) -> Result<(), Mistake
         ("reordering-packets", table.reordering_packets.is_some()),
         ("loss-detection", table.loss_detection.is_some()),
         ("initial-rto", table.initial_rto.is_some()),
+        ("max-window-packets", table.max_window_packets.is_some()),
+        ("rises-quickly", table.rises_quickly.is_some()),
         ("initial-window-packets", table.initial_window_packets.is_some() && !has_window),
     ];
     match foreign.into_iter().find(|(_, is_given)| *is_given) {
@@ -256,8 +258,12 @@ pub(crate) fn transport(table: &TransportTable) -> Result<Config, Mistake> {
             .unwrap_or(default.initial_window_packets),
         loss_detection: match table.loss_detection.unwrap_or_default() {
             LossDetectionWord::ByOrder => LossDetection::ByOrder,
+            LossDetectionWord::ByAdaptiveOrder => LossDetection::ByAdaptiveOrder,
             LossDetectionWord::ByPriority => LossDetection::ByPriority,
+            LossDetectionWord::BySender => LossDetection::BySender,
         },
+        max_window_packets: table.max_window_packets.unwrap_or(default.max_window_packets),
+        rises_quickly: table.rises_quickly.unwrap_or(default.rises_quickly),
         reordering_packets: table.reordering_packets.unwrap_or(default.reordering_packets),
         min_rto: table.min_rto.unwrap_or(default.min_rto),
         initial_rto: table.initial_rto.unwrap_or(default.initial_rto),

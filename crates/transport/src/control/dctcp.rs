@@ -97,6 +97,10 @@ impl Rule for DctcpRule {
     // spec: C-16
     fn promote(&mut self, window: &mut Window) {
         window.resume(self.kept);
+        self.on_rise();
+    }
+
+    fn on_rise(&mut self) {
         self.alpha = 0.0;
         (self.acked_bytes, self.marked_bytes) = (0, 0);
     }
@@ -118,7 +122,7 @@ mod tests {
     use thalweg_core::{Bytes, Rng};
 
     use super::super::Controller;
-    use super::super::testing::{Feeder, acked, windowed};
+    use super::super::testing::{Feeder, acked, lost, windowed};
     use super::*;
 
     fn dctcp() -> DctcpRule {
@@ -192,6 +196,32 @@ mod tests {
             acks += 1;
         }
         assert!(acks <= in_turn.as_u64() / acked().bytes.as_u64(), "{acks}");
+    }
+
+    #[test]
+    fn a_more_urgent_priority_leaves_congestion_avoidance() {
+        let mut feeder = Feeder::default();
+        let mut control = windowed(dctcp(), 10);
+        feeder.round(&mut control, 10);
+        let cut = control.window();
+        feeder.round(&mut control, 0);
+        feeder.round(&mut control, 0);
+        let before = control.window();
+        assert!(before < cut * 2, "a packet a round trip: {before} after {cut}");
+        control.on_rise();
+        feeder.round(&mut control, 0);
+        assert!(control.window().as_u64() * 2 > before.as_u64() * 3, "{}", control.window());
+        assert_eq!(control.rule.alpha, 0.0);
+    }
+
+    #[test]
+    fn a_loss_that_was_none_is_undone() {
+        let mut control = windowed(dctcp(), 10);
+        let before = control.extent();
+        assert!(control.on_loss(&lost(3, 10)));
+        assert_eq!(control.window() * 2, before.window);
+        control.undo_loss(before);
+        assert_eq!(control.extent(), before, "and it is in slow start again");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use thalweg_core::Bytes;
 
-use super::Acked;
+use super::{Acked, Extent};
 
 /// Least window after a reduction: with fewer than two packets in flight, every acknowledgement that is late
 /// stops the flow.
@@ -102,6 +102,22 @@ impl Window {
     /// Starts slowly from here on, up to a size that it had before.
     pub fn resume(&mut self, bytes: f64) {
         self.threshold = self.threshold.max(bytes);
+    }
+
+    /// Doubles every round trip again, until something cuts it.
+    pub fn leave_avoidance(&mut self) {
+        self.threshold = f64::INFINITY;
+    }
+
+    /// Its present size.
+    pub fn extent(&self) -> Extent {
+        Extent { window: self.whole_bytes(), threshold: Bytes::new(self.threshold as u64) }
+    }
+
+    /// Is as large again as it was, if it is smaller.
+    pub fn undo(&mut self, before: Extent) {
+        self.bytes = self.bytes.max(before.window.as_u64() as f64);
+        self.threshold = self.threshold.max(before.threshold.as_u64() as f64);
     }
 
     /// Keeps its size for another flow, whose transmissions are numbered from 0.

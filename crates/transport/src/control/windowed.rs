@@ -3,7 +3,7 @@
 use thalweg_core::{Bytes, Rng, Time};
 
 use super::window::Window;
-use super::{Acked, ControlStart, Controller, Lost, PacketInfo, SentPacket};
+use super::{Acked, ControlStart, Controller, Extent, Lost, PacketInfo, SentPacket};
 
 /// Decisions in which controls with a window differ. [`Windowed`] does what all of them do.
 pub(super) trait Rule: std::fmt::Debug {
@@ -47,6 +47,9 @@ pub(super) trait Rule: std::fmt::Debug {
 
     /// Forgets what was learned in that class.
     fn promote(&mut self, _window: &mut Window) {}
+
+    /// Forgets what marks of a less urgent priority said.
+    fn on_rise(&mut self) {}
 
     /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.
     fn restart(&mut self) {}
@@ -118,6 +121,19 @@ impl<R: Rule> Controller for Windowed<R> {
 
     fn promote(&mut self) {
         self.rule.promote(&mut self.window);
+    }
+
+    fn on_rise(&mut self) {
+        self.window.leave_avoidance();
+        self.rule.on_rise();
+    }
+
+    fn extent(&self) -> Extent {
+        self.window.extent()
+    }
+
+    fn undo_loss(&mut self, before: Extent) {
+        self.window.undo(before);
     }
 
     fn restart(&mut self) {

@@ -90,6 +90,20 @@ impl<T: Copy> LossDetector<T> {
         }
     }
 
+    /// An answer came to a transmission that order showed to be lost, and which was late. From now on as many may be
+    /// sent in between, up to `most`. Returns `false` for any other answer.
+    pub fn widen(&mut self, number: u64, most: u32) -> bool {
+        match &mut self.answers {
+            Answers::Sent { later, lost_below } if number < *lost_below => {
+                let latest = *lost_below + u64::from(*later) - 1;
+                let needed = u32::try_from(latest - number + 1).unwrap_or(u32::MAX);
+                *later = needed.min(most).max(*later);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Removes and returns the oldest transmission that is awaited, if order shows that it is lost.
     #[inline]
     pub fn pop_lost(
@@ -306,6 +320,32 @@ mod tests {
         assert_eq!([25, 25, 25].map(|until| pop(&mut detector, until)), [Some(1), Some(2), None]);
         detector.pass_over(|sent| sent.number > 4);
         assert_eq!(detector.iter().map(|sent| sent.number).collect::<Vec<_>>(), [5]);
+    }
+
+    #[test]
+    fn a_detector_that_was_wrong_waits_for_longer() {
+        let mut detector = LossDetector::new(LossThreshold::Sent(3));
+        (0..40).for_each(|number| detector.on_sent(number, ()));
+        detector.on_answer(9);
+        let lost =
+            |detector: &mut LossDetector<()>| detector.pop_lost(|_| true).map(|it| it.number);
+        assert_eq!(
+            (0..7).map(|_| lost(&mut detector)).collect::<Vec<_>>(),
+            (0..7).map(Some).collect::<Vec<_>>()
+        );
+        assert!(!detector.widen(7, 300), "it was not given up");
+        assert!(detector.widen(4, 300), "5 places late");
+        detector.on_answer(12);
+        assert_eq!(lost(&mut detector), None, "now 6 have to be sent in between");
+        detector.on_answer(13);
+        assert_eq!(lost(&mut detector), Some(7));
+        detector.widen(0, 8);
+        detector.on_answer(17);
+        assert_eq!(
+            [lost(&mut detector), lost(&mut detector), lost(&mut detector)],
+            [Some(8), Some(9), None],
+            "at most 8"
+        );
     }
 
     #[test]
