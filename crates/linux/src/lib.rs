@@ -17,5 +17,5 @@ mod traffic;
 pub use code::{Alu, Code, Helper, Jump, Label, Operand, Register, Size};
 pub use netlink::Netlink;
 pub use sockets::{Connection, Connections};
-pub use sys::{Attached, Hook, Map, Memory, Program, WhenFull};
+pub use sys::{Attached, Hook, Map, Memory, Program, WhenFull, interface_index, measure_programs};
 pub use traffic::{add_clsact, add_filter, option, traffic_control};

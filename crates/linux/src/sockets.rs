@@ -93,7 +93,9 @@ impl Connections {
         loop {
             let mut bytes = Vec::with_capacity(ANSWER_BYTES);
             match closed.recv(&mut bytes, libc::MSG_DONTWAIT) {
-                Ok(_) => drop(handle_messages(&bytes, None, on_connection)?),
+                Ok(_) => {
+                    handle_messages(&bytes, None, on_connection)?;
+                }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => are_lost = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(are_lost),
                 Err(error) => return Err(error),

@@ -14,6 +14,7 @@ const MAP_REMOVE: libc::c_int = 3;
 const PROGRAM_LOAD: libc::c_int = 5;
 const PROGRAM_TEST: libc::c_int = 10;
 const LINK_CREATE: libc::c_int = 28;
+const ENABLE_STATS: libc::c_int = 32;
 
 /// Events that a program is run for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,6 +141,16 @@ impl Program {
         let link = Link { program, target, attach_kind, flags: 0 };
         // SAFETY: the kernel reads the structure, which outlives the call.
         unsafe { open(LINK_CREATE, &link) }.map(|file| Attached { file })
+    }
+
+    /// Number of its runs, and the nanoseconds that they took, while somebody [measures](measure_programs).
+    pub fn runs(&self) -> io::Result<(u64, u64)> {
+        let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", self.file.as_raw_fd()))?;
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
+        };
+        Ok((field("run_cnt"), field("run_time_ns")))
     }
 
     /// Runs it for one packet that begins with its Ethernet header, and returns its verdict and the packet after it.
@@ -330,6 +341,26 @@ impl AsRawFd for Map {
     fn as_raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
+}
+
+/// The kernel's number of an interface in the namespace of the calling thread. `None` if there is no such interface.
+pub fn interface_index(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    // SAFETY: the call reads a string with an end, which outlives it.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index > 0).then_some(index)
+}
+
+/// Lets the kernel measure the time of all programs until the result is dropped.
+pub fn measure_programs() -> io::Result<OwnedFd> {
+    /// The part of `union bpf_attr` that measuring uses: the kind of measurement.
+    #[repr(C)]
+    struct Enable {
+        kind: u32,
+    }
+    const RUN_TIME: u32 = 0;
+    // SAFETY: the kernel reads the structure, which outlives the call.
+    unsafe { open(ENABLE_STATS, &Enable { kind: RUN_TIME }) }
 }
 
 fn padded(name: &str) -> [u8; 16] {

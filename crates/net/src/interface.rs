@@ -35,7 +35,8 @@ fn rate_reported(driver: &str, mbps: u32) -> Option<Rate> {
     is_known.then(|| Rate::from_mbps(mbps.into()))
 }
 
-fn interface_of(address: IpAddr) -> Option<CString> {
+/// Returns the name of the interface that has an address. `None` if no interface of this host has it.
+pub fn interface_of(address: IpAddr) -> Option<CString> {
     // All of 127.0.0.0/8 is loopback, which has one address.
     let is_loopback = address.is_loopback() && address.is_ipv4();
     let address = if is_loopback { Ipv4Addr::LOCALHOST.into() } else { address };

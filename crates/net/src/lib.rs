@@ -38,7 +38,7 @@ pub mod waker;
 
 pub use clock::SHARED_PHASE;
 pub use driver::{Driver, DriverConfig, DriverError, Turn, Wait};
-pub use interface::{link_rate_of, mtu_of};
+pub use interface::{interface_of, link_rate_of, mtu_of};
 pub use message::{Arrival, MESSAGES_PER_CALL, Message};
 pub use network::{Network, PORTS_PER_NODE, SHARD_PORTS, shard_of};
 pub use pacer::HostPacer;

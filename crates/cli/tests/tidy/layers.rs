@@ -29,7 +29,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     ),
     (3, &["thalweg-flow", "thalweg-aggregate", "thalweg-console", "thalweg-pace"]),
     (4, &["thalweg-deliver", "thalweg-prioritize"]),
-    (5, &["thalweg-collective", "thalweg-baselines"]),
+    (5, &["thalweg-collective", "thalweg-baselines", "thalweg-tagging"]),
     (6, &["thalweg-stack"]),
     (7, &["thalweg-scenario", "thalweg-control"]),
     (8, &["thalweg", "thalweg-figures"]),

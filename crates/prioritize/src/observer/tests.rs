@@ -236,7 +236,9 @@ fn bounds_of_evicted_services_are_removed() {
         while let Some((service, bounds)) = observer.poll_next(at(210)) {
             match bounds {
                 Some(_) => assert!(set.insert(service) || observer.services.contains(&service)),
-                None => drop(set.remove(&service)),
+                None => {
+                    set.remove(&service);
+                }
             }
         }
         set.len()

@@ -9,7 +9,7 @@ use thalweg_prioritize::Bounds;
 use thalweg_prioritize::observer::Service;
 use thalweg_prioritize::tagger::PacketRule;
 
-use super::program::{
+use crate::program::{
     BOUNDED, COUNTS_BYTES, EDGES, FLOW_BYTES, FLOW_KEY_BYTES, IDLE_NANOS, LEFT_ALONE, LOWEST,
     NEXT_BYTES, NEXT_KEY_BYTES, OF_PRIORITY, SETTINGS_BYTES, SLACK, Shared, UNBOUNDED, program,
 };
@@ -35,7 +35,6 @@ pub struct Tags {
 
 /// Counters of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
 pub struct TagCounts {
     /// Packets of each priority, the highest first. A GSO batch counts as one.
     pub packets: [u64; PRIORITIES],
@@ -45,6 +44,10 @@ pub struct TagCounts {
     pub bounded: u64,
     /// Flows that began without bounds.
     pub unbounded: u64,
+    /// Runs of the program, while somebody measures programs.
+    pub runs: u64,
+    /// Nanoseconds that those runs took.
+    pub nanos: u64,
 }
 
 impl Tags {
@@ -74,7 +77,7 @@ impl Tags {
         let key = service_key(service);
         match bounds {
             Some(bounds) => self.next.set(&key, &value_of(bounds)),
-            None => self.next.remove(&key).map(drop),
+            None => self.next.remove(&key).map(|_| ()),
         }
     }
 
@@ -85,7 +88,10 @@ impl Tags {
             let word = bytes[at as usize..].first_chunk().expect("counts have all fields");
             u64::from_ne_bytes(*word)
         };
+        let (runs, nanos) = self.program.runs()?;
         Ok(TagCounts {
+            runs,
+            nanos,
             packets: std::array::from_fn(|priority| field(OF_PRIORITY + 8 * priority as i16)),
             left_alone: field(LEFT_ALONE),
             bounded: field(BOUNDED),

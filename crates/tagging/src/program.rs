@@ -17,36 +17,36 @@ use thalweg_linux::{Alu, Code, Helper, Jump, Label, Map, Memory, Register, Size}
 use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 // Fields of the settings, eight bytes each.
-pub(super) const SLACK: i16 = 0;
-pub(super) const IDLE_NANOS: i16 = 8;
-pub(super) const LOWEST: i16 = 16;
+pub(crate) const SLACK: i16 = 0;
+pub(crate) const IDLE_NANOS: i16 = 8;
+pub(crate) const LOWEST: i16 = 16;
 /// Edges of all priorities but the highest; the greatest number where there is no such priority.
-pub(super) const EDGES: i16 = 24;
-pub(super) const SETTINGS_BYTES: usize = EDGES as usize + 8 * (PRIORITIES - 1);
+pub(crate) const EDGES: i16 = 24;
+pub(crate) const SETTINGS_BYTES: usize = EDGES as usize + 8 * (PRIORITIES - 1);
 
 // Fields of the counts, eight bytes each.
 /// Packets of each priority, the highest first.
-pub(super) const OF_PRIORITY: i16 = 0;
-pub(super) const LEFT_ALONE: i16 = 64;
-pub(super) const BOUNDED: i16 = 72;
-pub(super) const UNBOUNDED: i16 = 80;
-pub(super) const COUNTS_BYTES: usize = 88;
+pub(crate) const OF_PRIORITY: i16 = 0;
+pub(crate) const LEFT_ALONE: i16 = 64;
+pub(crate) const BOUNDED: i16 = 72;
+pub(crate) const UNBOUNDED: i16 = 80;
+pub(crate) const COUNTS_BYTES: usize = 88;
 
 // Fields of the state of a connection.
-pub(super) const SENT: i16 = 0;
-pub(super) const LAST_NANOS: i16 = 8;
-pub(super) const LOWER: i16 = 16;
-pub(super) const UPPER: i16 = 24;
-pub(super) const NEXT_SEQUENCE: i16 = 32;
-pub(super) const IS_BOUNDED: i16 = 36;
-pub(super) const FLOW_BYTES: usize = 40;
+pub(crate) const SENT: i16 = 0;
+pub(crate) const LAST_NANOS: i16 = 8;
+pub(crate) const LOWER: i16 = 16;
+pub(crate) const UPPER: i16 = 24;
+pub(crate) const NEXT_SEQUENCE: i16 = 32;
+pub(crate) const IS_BOUNDED: i16 = 36;
+pub(crate) const FLOW_BYTES: usize = 40;
 
 /// Addresses of both ends, the own one first, IPv4 ones as they are mapped into IPv6; then both ports.
-pub(super) const FLOW_KEY_BYTES: usize = 36;
+pub(crate) const FLOW_KEY_BYTES: usize = 36;
 /// Address of the peer, port of the service, and 1 in two bytes if this end answers at that port, otherwise 0.
-pub(super) const NEXT_KEY_BYTES: usize = 20;
+pub(crate) const NEXT_KEY_BYTES: usize = 20;
 /// Lower and upper bound.
-pub(super) const NEXT_BYTES: usize = 16;
+pub(crate) const NEXT_BYTES: usize = 16;
 
 // Fields of the kernel's `struct __sk_buff` and `struct bpf_tcp_sock`.
 const SKB_LENGTH: i16 = 0;
@@ -72,7 +72,6 @@ const NEW_FLOW: i16 = -184;
 const PAYLOAD: i16 = -192;
 const SEQUENCE: i16 = -200;
 const NOW: i16 = -208;
-const SERVICE: i16 = -216;
 /// Type of service or traffic class, and whether the packet is one of IPv6.
 const CLASS: i16 = -224;
 const IS_IPV6: i16 = -232;
@@ -81,11 +80,11 @@ const IS_IPV6: i16 = -232;
 const NEXT_PROGRAM: i32 = -1;
 
 /// The maps of a program.
-pub(super) struct Shared<'a> {
-    pub(super) settings: &'a Memory,
-    pub(super) counts: &'a Memory,
-    pub(super) flows: &'a Map,
-    pub(super) next: &'a Map,
+pub(crate) struct Shared<'a> {
+    pub(crate) settings: &'a Memory,
+    pub(crate) counts: &'a Memory,
+    pub(crate) flows: &'a Map,
+    pub(crate) next: &'a Map,
 }
 
 /// Places of a program that several steps lead to.
@@ -101,7 +100,7 @@ struct Places {
 }
 
 /// Puts the program together.
-pub(super) fn program(shared: &Shared<'_>) -> Code {
+pub(crate) fn program(shared: &Shared<'_>) -> Code {
     let mut code = Code::new();
     put(&mut code, shared);
     code
