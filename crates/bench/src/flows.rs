@@ -19,7 +19,7 @@ use thalweg_prioritize::tagger::PacketRule;
 
 use self::replay::{Outcome, Replay};
 use self::workload::Workload;
-use crate::tools::{round, thread_times};
+use crate::tools::{processor_ticks, round, thread_times};
 
 /// What `thalweg bench flows` takes.
 #[derive(Args)]
@@ -125,7 +125,7 @@ fn run(arguments: &FlowsArguments, workload: &Workload, arm: Arm) -> Result<Valu
     let rule = rule(arguments)?;
     // Without it the time that the program takes is not measured, and nothing else changes.
     let _measures = thalweg_linux::measure_programs().ok();
-    let before = thread_times();
+    let (before, ticks) = (thread_times(), processor_ticks());
     let mut prioritizers = Vec::new();
     let mut tags = Vec::new();
     for host in lab.hosts() {
@@ -145,7 +145,10 @@ fn run(arguments: &FlowsArguments, workload: &Workload, arm: Arm) -> Result<Valu
     let Outcome { flows, unfinished, late_us } = replay.run()?;
     let stats: Vec<_> = prioritizers.iter().map(Prioritizer::stats).collect();
     let cpu = results::processor_times(&before, &thread_times());
+    let (idle, all) = processor_ticks();
+    let busy = 1.0 - (idle - ticks.0) as f64 / (all - ticks.1).max(1) as f64;
     let mut document = results::document(&flows, unfinished);
+    document["processor_busy"] = json!(round(busy, 3));
     document["arm"] = json!(format!("{arm:?}").to_lowercase());
     document["start_late_us_p99"] = json!(round(late_us, 0));
     document["agents"] = results::agents(&stats, &cpu);

@@ -45,6 +45,15 @@ pub(crate) fn output_of(child: &mut Child) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// Time of all processors of the machine so far, in ticks: idle, and together.
+pub(crate) fn processor_ticks() -> (u64, u64) {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let numbers = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    // Guests' time is contained in that of users.
+    let ticks: Vec<u64> = numbers.take(8).filter_map(|number| number.parse().ok()).collect();
+    (ticks.iter().skip(3).take(2).sum(), ticks.iter().sum())
+}
+
 /// Processor time of every thread of this process so far, in seconds, by the name of the thread.
 pub(crate) fn thread_times() -> Vec<(String, f64)> {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };

@@ -160,3 +160,30 @@ fn an_interface_that_is_not_there_is_a_mistake() {
     let error = Prioritizer::start(config("no-such-0")).err().expect("it is refused");
     assert_eq!(error.to_string(), "there is no interface no-such-0: `ip link` lists them");
 }
+
+/// As many connections as 100,000 a minute have in three seconds, in tables for far fewer.
+// spec: Q-13 sockets
+#[test]
+fn thousands_of_short_connections_are_counted_in_small_tables() {
+    let Some(lab) = two_hosts() else { return };
+    let to = sink(&lab);
+    let observer = ObserverConfig { connections: 100, services: 4, ..ObserverConfig::default() };
+    let own = PriorityConfig { observer, ..config(lab.host(0).interface()) };
+    lab.host(0)
+        .run(|| {
+            let prioritizer = Prioritizer::start(own).unwrap();
+            await_stats(&prioritizer, |stats| stats.lists > 1);
+            let before = clock();
+            (0..5_000).for_each(|_| send(to, 2_000));
+            let took = before.elapsed();
+            let stats = await_stats(&prioritizer, |stats| {
+                stats.observed.flows + stats.observed.evicted_connections >= 5_000
+            });
+            eprintln!("5,000 connections in {took:?}, {} lists", stats.lists);
+            assert_eq!((stats.lost_reports, stats.observed.bytes % 2_000), (0, 0), "{stats:?}");
+            assert!(stats.connections <= 100 && stats.services <= 4, "{stats:?}");
+            // It answers while connections come and go.
+            assert!(stats.lists >= 10, "{stats:?}");
+        })
+        .unwrap();
+}
