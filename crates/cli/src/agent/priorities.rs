@@ -16,8 +16,8 @@ use thalweg_tagging::PriorityConfig;
 #[command(next_help_heading = "Priorities of TCP flows")]
 pub(super) struct PriorityArguments {
     /// Give priorities to TCP flows that leave through these interfaces [default: the one that has --address]
-    #[arg(long, value_name = "INTERFACE,…", num_args = 0.., require_equals = true, value_delimiter = ',')]
-    prioritize: Option<Vec<String>>,
+    #[arg(long, value_name = "INTERFACE,…", num_args = 0..=1, require_equals = true)]
+    prioritize: Option<Option<String>>,
     /// Source of priorities: bounds on sizes that are learned from finished flows, or bytes that were sent
     #[arg(long, default_value = "bounds", value_name = "RULE", requires = "prioritize")]
     priorities_by: SourceWord,
@@ -46,9 +46,9 @@ impl PriorityArguments {
     /// The settings, if flows have priorities.
     pub(super) fn config(&self, address: IpAddr) -> Result<Option<PriorityConfig>, Failure> {
         let Some(named) = &self.prioritize else { return Ok(None) };
-        let interfaces = match &**named {
-            [] => vec![interface_of(address)?],
-            named => named.to_vec(),
+        let interfaces = match named {
+            None => vec![interface_of(address)?],
+            Some(names) => names.split(',').map(|name| name.trim().to_owned()).collect(),
         };
         let thresholds = match &*self.thresholds {
             [] => Thresholds::default(),
