@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use thalweg_tagging::{Prioritizer, PriorityConfig, Tags};
 use thalweg_console::{Failure, files};
 use thalweg_core::{Bytes, Rate, Span};
 use thalweg_lab::{Lab, Place, Queues, Spec};
 use thalweg_prioritize::Thresholds;
 use thalweg_prioritize::observer::ObserverConfig;
 use thalweg_prioritize::tagger::PacketRule;
+use thalweg_tagging::{Prioritizer, PriorityConfig, Tags};
 
 use self::replay::{Outcome, Replay};
 use self::workload::Workload;

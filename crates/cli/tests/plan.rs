@@ -85,7 +85,8 @@ fn queues_for_flows_are_strict_and_mark() {
     assert_eq!(own.len(), 8);
     assert!(own.values().all(|queue| queue["wred_profile"] == "thalweg"));
     assert_eq!(tables["WRED_PROFILE"]["thalweg"]["green_min_threshold"], "97500");
-    for wrong in [&["--for", "flows"][..], &["--mark", "1KB"], &["--for", "flows", "--mark", "1GB"]] {
+    for wrong in [&["--for", "flows"][..], &["--mark", "1KB"], &["--for", "flows", "--mark", "1GB"]]
+    {
         assert_eq!(plan_code(wrong), Some(2), "{wrong:?}");
     }
 }

@@ -177,9 +177,7 @@ fn tagging(rule: &PacketRule, services: u32, indices: &[u32]) -> io::Result<Tags
 /// The kernel's numbers of interfaces.
 fn indices(names: &[String]) -> Result<Vec<u32>, TaggingError> {
     let of = |name: &String| {
-        thalweg_linux::interface_index(name).ok_or_else(|| {
-            TaggingError::NoInterface(name.clone())
-        })
+        thalweg_linux::interface_index(name).ok_or_else(|| TaggingError::NoInterface(name.clone()))
     };
     names.iter().map(of).collect()
 }

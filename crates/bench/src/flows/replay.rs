@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
-use thalweg_tagging::Tags;
 use thalweg_console::Failure;
 use thalweg_core::Bytes;
 use thalweg_lab::Lab;
 use thalweg_prioritize::Bounds;
 use thalweg_prioritize::observer::Service;
+use thalweg_tagging::Tags;
 
 use super::workload::{FIRST_PORT, Planned, Workload};
 use crate::tools::{now, percentile, sleep};
@@ -74,8 +74,7 @@ impl Replay<'_> {
         }
         let (reports, ended) = channel();
         let begin = now() + Duration::from_millis(200);
-        let tags: Vec<_> =
-            self.tags.into_iter().map(|tags| Arc::new(Mutex::new(tags))).collect();
+        let tags: Vec<_> = self.tags.into_iter().map(|tags| Arc::new(Mutex::new(tags))).collect();
         for (number, host) in self.lab.hosts().iter().enumerate() {
             let own = self.workload.flows.iter().filter(|flow| flow.src == number);
             let sending = own.map(|flow| Sending {
@@ -86,7 +85,8 @@ impl Replay<'_> {
             });
             let (sending, reports): (Vec<_>, _) = (sending.collect(), reports.clone());
             // The thread and those that it starts are at the host.
-            host.run(|| spawn(move || start_all(sending, begin, &reports)))?.map_err(Failure::ran)?;
+            host.run(|| spawn(move || start_all(sending, begin, &reports)))?
+                .map_err(Failure::ran)?;
         }
         drop(reports);
         let last = self.workload.flows.last().map_or(Duration::ZERO, start_of);

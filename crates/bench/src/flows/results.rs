@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use thalweg_tagging::PriorityStats;
 use thalweg_core::PRIORITIES;
 use thalweg_prioritize::evaluate::Class;
 use thalweg_report::table::{Column, Style, Table};
+use thalweg_tagging::PriorityStats;
 
 use super::replay::Ended;
 use crate::tools::{percentile, round};
@@ -93,7 +93,8 @@ pub(super) fn lines(run: &Value) -> String {
 /// All runs in a table.
 pub(super) fn table(runs: &[Value]) -> String {
     let columns = ["small", "medium", "large", "all"];
-    let numbers = columns.iter().flat_map(|column| [format!("{column}: mean ms"), "p99".to_owned()]);
+    let numbers =
+        columns.iter().flat_map(|column| [format!("{column}: mean ms"), "p99".to_owned()]);
     let headers = numbers.chain(["unfinished".to_owned()]).map(Column::right);
     let mut table = Table::new([Column::left("arm")].into_iter().chain(headers));
     for run in runs {

@@ -11,7 +11,8 @@ use super::{Format, PlanArguments, sonic};
 pub(super) fn plan(mark: Bytes, arguments: &PlanArguments) -> Result<(), Failure> {
     let mark = mark.as_u64();
     if mark == 0 || mark > arguments.buffer.as_u64() {
-        let text = "--mark is not between one byte and --buffer: a queue cannot hold more than the port";
+        let text =
+            "--mark is not between one byte and --buffer: a queue cannot hold more than the port";
         return Err(Failure::Usage(text.into()));
     }
     let document = match arguments.format {

@@ -79,7 +79,10 @@ fn a_message_after_a_pause_is_a_flow_of_its_own() {
     observer.handle_closed(at(510), &seen(1, 80, 10_000, true));
     let flows = learned(&observer);
     assert_eq!(flows.iter().map(|(_, bytes)| bytes.as_u64()).collect::<Vec<_>>(), [9_000, 1_000]);
-    assert_eq!((flows[0].0.gap, flows[0].0.last_bytes[0]), (Some(Span::from_ms(8)), Bytes::new(10)));
+    assert_eq!(
+        (flows[0].0.gap, flows[0].0.last_bytes[0]),
+        (Some(Span::from_ms(8)), Bytes::new(10))
+    );
     // It ended at 20 ms, as nothing was seen to leave later: 480 ms, rounded down to a power of two.
     assert_eq!(flows[1].0.gap, Some(Span::from_ms(256)));
     assert_eq!(flows[1].0.last_bytes[0], Bytes::new(9_000));
@@ -179,7 +182,8 @@ fn finished_flows_give_bounds_to_the_next_ones() {
     assert_eq!(observer.poll_next(at(200)), Some((service(80), exactly(1_000))));
     assert_eq!(observer.poll_next(at(200)), Some((service(81), exactly(50_000))));
     assert_eq!(observer.poll_next(at(200)), None);
-    for (id, port, bytes) in [(100, 80, 1_000), (101, 81, 49_999), (102, 81, 50_001), (103, 82, 9)] {
+    for (id, port, bytes) in [(100, 80, 1_000), (101, 81, 49_999), (102, 81, 50_001), (103, 82, 9)]
+    {
         observer.handle_closed(at(210), &seen(id, port, bytes, true));
     }
     let ObserverCounts { within, below, above, forests, flows, .. } = observer.counts();

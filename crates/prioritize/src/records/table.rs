@@ -77,9 +77,13 @@ fn check_header(columns: &[&str]) -> Result<(), String> {
     let times = |name: &&str| columns.iter().filter(|column| **column == *name).count();
     let noted = NOTED.iter().filter(|name| times(name) > 0).count();
     if noted > 0 && noted < NOTED.len() {
-        return Err(format!("some of the columns {} are missing: drop the others", NOTED.join(",")));
+        return Err(format!(
+            "some of the columns {} are missing: drop the others",
+            NOTED.join(",")
+        ));
     }
-    if let Some(twice) = REQUIRED.iter().chain(&OPTIONAL).chain(&NOTED).find(|name| times(name) > 1) {
+    if let Some(twice) = REQUIRED.iter().chain(&OPTIONAL).chain(&NOTED).find(|name| times(name) > 1)
+    {
         return Err(format!("column {twice} stands there twice: drop one of them"));
     }
     match REQUIRED.iter().find(|name| times(name) == 0) {

@@ -65,7 +65,10 @@ fn send(to: SocketAddr, bytes: usize) {
     stream.read_exact(&mut [0]).unwrap();
 }
 
-fn await_stats(prioritizer: &Prioritizer, is_met: impl Fn(&PriorityStats) -> bool) -> PriorityStats {
+fn await_stats(
+    prioritizer: &Prioritizer,
+    is_met: impl Fn(&PriorityStats) -> bool,
+) -> PriorityStats {
     for _ in 0..1_000 {
         let stats = prioritizer.stats();
         if is_met(&stats) {

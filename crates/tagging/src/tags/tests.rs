@@ -7,8 +7,8 @@ use thalweg_lab::testing::{Lack, skip};
 use thalweg_prioritize::Thresholds;
 use thalweg_prioritize::tagger::{CarriedFlow, Segment};
 
-use crate::program::{IS_BOUNDED, LAST_NANOS, LOWER, NEXT_SEQUENCE, SENT, UPPER};
 use super::*;
+use crate::program::{IS_BOUNDED, LAST_NANOS, LOWER, NEXT_SEQUENCE, SENT, UPPER};
 
 const ETHERNET: usize = 14;
 const OWN_PORT: u16 = 40_000;
@@ -85,11 +85,7 @@ impl Made {
     }
 
     fn ends(&self) -> (IpAddr, IpAddr) {
-        if self.is_ipv6 {
-            (OWN_V6.into(), PEER_V6.into())
-        } else {
-            (OWN_V4.into(), PEER_V4.into())
-        }
+        if self.is_ipv6 { (OWN_V6.into(), PEER_V6.into()) } else { (OWN_V4.into(), PEER_V4.into()) }
     }
 
     fn service(&self) -> Service {
@@ -105,7 +101,8 @@ impl Made {
 /// The ones' complement sum of the 16-bit words of an IPv4 header.
 fn header_sum(packet: &[u8]) -> u16 {
     let header = &packet[..4 * usize::from(packet[0] & 0x0f)];
-    let words = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let words =
+        header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
     let mut sum: u32 = words.sum();
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -142,8 +139,7 @@ impl Tags {
         let value = self.flows.get(key).unwrap()?;
         let long = |at: i16| u64::from_ne_bytes(*value[at as usize..].first_chunk().unwrap());
         let int = |at: i16| u32::from_ne_bytes(*value[at as usize..].first_chunk().unwrap());
-        let bounds =
-            Bounds { lower: Bytes::new(long(LOWER)), upper: Bytes::new(long(UPPER)) };
+        let bounds = Bounds { lower: Bytes::new(long(LOWER)), upper: Bytes::new(long(UPPER)) };
         Some(CarriedFlow {
             sent: Bytes::new(long(SENT)),
             next_sequence: int(NEXT_SEQUENCE),
@@ -229,7 +225,11 @@ fn the_program_agrees_with_the_rule_on_drawn_states() {
             let (verdict, after) = tags.program.test(&made.bytes()).unwrap();
             let priority = rule.priority(&mut carried, NOW, made.segment, next);
             assert_eq!(verdict, -1, "{made:?}");
-            assert_eq!(after, made.with(Dscp::of_priority(priority)), "{rule:?} {made:?} {state:?}");
+            assert_eq!(
+                after,
+                made.with(Dscp::of_priority(priority)),
+                "{rule:?} {made:?} {state:?}"
+            );
             let expected = carried.map(|flow| CarriedFlow { last_at: Time::ZERO, ..flow });
             assert_eq!(tags.carried(&key), expected, "{rule:?} {made:?} {state:?}");
         }
