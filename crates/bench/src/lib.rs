@@ -4,7 +4,6 @@ mod aggregate;
 mod allreduce;
 pub mod embedded;
 mod fabric;
-mod flows;
 mod hold;
 mod pacing;
 pub mod queues;
@@ -47,7 +46,7 @@ pub enum BenchCommand {
     ///
     /// The same flows pass four times: without priorities, with PIAS, with QCLIMB by what an agent on every host
     /// observes while they pass, and with precise sizes.
-    Flows(flows::FlowsArguments),
+    Flows(thalweg_replay::FlowsArguments),
     /// Rates that are kept, jobs that take turns, others that are left their share; needs root
     ///
     /// In a lab: two TCP programs and a flow of ours follow rates that change every 60 ms, and means over
@@ -86,7 +85,7 @@ pub fn bench(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Allreduce(arguments) => allreduce::allreduce(arguments),
         BenchCommand::Switch(arguments) => switch::switch(arguments),
         BenchCommand::Schedule(arguments) => schedule::schedule(arguments),
-        BenchCommand::Flows(arguments) => flows::flows(arguments),
+        BenchCommand::Flows(arguments) => thalweg_replay::flows(arguments),
         BenchCommand::Pacing(arguments) => pacing::pacing(arguments),
     }
 }

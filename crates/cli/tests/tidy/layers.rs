@@ -30,7 +30,7 @@ const LAYERS: &[(u32, &[&str])] = &[
     (3, &["thalweg-flow", "thalweg-aggregate", "thalweg-console", "thalweg-pace"]),
     (4, &["thalweg-deliver", "thalweg-prioritize"]),
     (5, &["thalweg-collective", "thalweg-baselines", "thalweg-tagging"]),
-    (6, &["thalweg-stack"]),
+    (6, &["thalweg-replay", "thalweg-stack"]),
     (7, &["thalweg-scenario", "thalweg-control"]),
     (8, &["thalweg", "thalweg-figures"]),
     (9, &["thalweg-agent", "thalweg-bench", "thalweg-demo"]),

@@ -6,10 +6,12 @@ use thalweg_workload::{Pattern, PoissonArrivals, SizeDistribution, Until};
 
 use super::{FlowsArguments, Sizes};
 
-/// Sizes that repeat.
-const TYPES: usize = 40;
-/// Type of popularity rank k is drawn with probability in proportion to k to the power of minus this.
-const SKEW: f64 = 0.9;
+/// Shares of the types, small ones first; the size of each is that in the middle of its part of the curve.
+const SHARES: [f64; 8] = [0.14, 0.14, 0.14, 0.14, 0.14, 0.12, 0.14, 0.04];
+/// Samples of the curve that sizes are taken from.
+const SAMPLES: usize = 2_001;
+/// Every host sends to the hosts that are this many further.
+const DISTANCES: [usize; 2] = [1, 3];
 /// Sizes of one type differ by at most this share.
 const JITTER: f64 = 0.001;
 /// Share of flows that have the size of another type than their port says.
@@ -59,15 +61,20 @@ impl Workload {
         };
         let mut details = rng.stream("flow details");
         let planned = |flow: thalweg_workload::FlowSpec| {
-            let (port, bytes) = match &types {
-                Some(types) => detail(types, flow.bytes, &mut details),
-                None => (FIRST_PORT, flow.bytes),
+            let hosts = arguments.hosts as usize;
+            let (dst, port, bytes) = match &types {
+                Some(types) => {
+                    let (port, bytes) = detail(types, flow.bytes, &mut details);
+                    let distance = DISTANCES[details.below(DISTANCES.len() as u64) as usize];
+                    ((flow.src + distance) % hosts, port, bytes)
+                }
+                None => (flow.dst, FIRST_PORT, flow.bytes),
             };
             let start = flow.start.since(thalweg_core::Time::ZERO);
-            Planned { start, src: flow.src, dst: flow.dst, port, bytes }
+            Planned { start, src: flow.src, dst, port, bytes }
         };
         let flows = arrivals.flows(&rng).map_err(Failure::usage)?.map(planned).collect();
-        let ports = if types.is_some() { TYPES as u16 } else { 1 };
+        let ports = if types.is_some() { SHARES.len() as u16 } else { 1 };
         Ok(Workload { flows, ports, mean_bytes })
     }
 }
@@ -76,16 +83,15 @@ impl Workload {
 fn types(rng: &Rng) -> Vec<(u64, f64)> {
     let curve = SizeDistribution::web_search();
     let mut draws = rng.stream("types");
-    let mut weights: Vec<f64> = (1..=TYPES).map(|rank| libm::pow(rank as f64, -SKEW)).collect();
-    // Popularity has nothing to do with size.
-    for last in (1..weights.len()).rev() {
-        weights.swap(last, draws.below(last as u64 + 1) as usize);
-    }
-    let sum: f64 = weights.iter().sum();
-    let mut sizes: Vec<u64> = (0..TYPES).map(|_| curve.sample(&mut draws).as_u64()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes.into_iter().zip(weights.into_iter().map(|weight| weight / sum)).collect()
+    let mut samples: Vec<u64> = (0..SAMPLES).map(|_| curve.sample(&mut draws).as_u64()).collect();
+    samples.sort_unstable();
+    let mut below = 0.0;
+    let size = |share: f64| {
+        let middle = below + share / 2.0;
+        below += share;
+        (samples[(middle * SAMPLES as f64) as usize], share)
+    };
+    SHARES.map(size).into()
 }
 
 /// The curve of sizes that repeat: steps.

@@ -37,7 +37,7 @@ pub struct FlowsArguments {
     #[arg(long, default_value_t = 0.7)]
     load: f64,
     /// Hosts
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(4..=64))]
     hosts: u32,
     /// Rate of each host's link
     #[arg(long, default_value = "100mbit")]
@@ -78,14 +78,14 @@ enum Arm {
 /// Sizes of flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Sizes {
-    /// Forty sizes of web search that repeat, each at a port of its own
+    /// Eight sizes of web search that repeat, each at a port of its own, to two other hosts
     Types,
     /// Web search, all at one port
     WebSearch,
 }
 
 /// Runs it.
-pub(super) fn flows(arguments: &FlowsArguments) -> Result<(), Failure> {
+pub fn flows(arguments: &FlowsArguments) -> Result<(), Failure> {
     let all = [Arm::None, Arm::Pias, Arm::Qclimb, Arm::Precise];
     let is_chosen = |arm: &Arm| arguments.only.is_empty() || arguments.only.contains(arm);
     let workload = Workload::new(arguments)?;
