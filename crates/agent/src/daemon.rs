@@ -18,6 +18,7 @@ use thalweg_control::{Access, random};
 use thalweg_core::{NodeId, Rate, Rng, Time};
 use thalweg_pace::board::{AgentId, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Update, Verdict};
 use thalweg_pace::{Enforce, Settings, Slot};
+use thalweg_tagging::{Prioritizer, PriorityConfig, PriorityStats, TaggingError};
 use tracing::{info, warn};
 
 use crate::clock::{ClockSet, Reading, SlotClock};
@@ -57,6 +58,8 @@ pub struct AgentConfig {
     pub switches: Vec<(Prefix, Access)>,
     /// Precautions for the case that the agent is killed.
     pub safeguards: Safeguards,
+    /// Priorities for flows of all programs of the host, if they have any.
+    pub priorities: Option<PriorityConfig>,
     /// Gets what became of every slot, for every flow that had something to send.
     pub on_record: Box<dyn FnMut(&Record) + Send>,
 }
@@ -71,6 +74,7 @@ pub struct AgentDaemon {
     inputs: SyncSender<Input>,
     threads: Vec<JoinHandle<()>>,
     seats: Seats,
+    prioritizer: Option<Prioritizer>,
     _pieces: ShortPieces,
     /// Ended last: until then something is changed on the host.
     _guardian: Option<Guardian>,
@@ -120,6 +124,8 @@ impl AgentDaemon {
         let pieces = ShortPieces::ask(&config.safeguards.state_dir);
         let by_class = config.settings.enforce == Enforce::Class;
         let wanted = by_class.then(|| (config.uplink, config.safeguards.state_dir.clone()));
+        let prioritizer = config.priorities.map(Prioritizer::start).transpose();
+        let prioritizer = prioritizer.map_err(tagging_error)?;
         let clerk = Clerk {
             office,
             interface: None,
@@ -142,7 +148,7 @@ impl AgentDaemon {
         ];
         let AgentConfig { socket, address, .. } = config;
         let (_pieces, _guardian) = (pieces, guardian);
-        Ok(AgentDaemon { socket, address, inputs, threads, seats, _pieces, _guardian })
+        Ok(AgentDaemon { socket, address, inputs, threads, seats, prioritizer, _pieces, _guardian })
     }
 
     /// Where jobs find it.
@@ -159,12 +165,19 @@ impl AgentDaemon {
 
     /// The [metrics](thalweg::metrics) of the agent as they are now. `None` if its thread has ended.
     pub fn metrics(&self) -> Option<String> {
-        self.stats().map(|stats| metrics::agent(self.address, &stats))
+        let priorities = self.priorities();
+        self.stats().map(|stats| metrics::agent(self.address, &stats, priorities.as_ref()))
+    }
+
+    /// State and counters of the part that gives priorities to flows, if there is one.
+    pub fn priorities(&self) -> Option<PriorityStats> {
+        self.prioritizer.as_ref().map(Prioritizer::stats)
     }
 
     /// Whether it works.
     pub fn is_running(&self) -> bool {
-        self.threads.iter().all(|thread| !thread.is_finished())
+        let is_working = |threads: &[JoinHandle<()>]| threads.iter().all(|one| !one.is_finished());
+        is_working(&self.threads) && self.prioritizer.as_ref().is_none_or(Prioritizer::is_running)
     }
 }
 
@@ -444,6 +457,13 @@ fn stats_of(switches: &[Switch]) -> AgentStats {
     let names = switches.iter().map(|switch| switch.name.clone());
     let switches = names.map(|name| (name, TablesStats::default())).collect();
     AgentStats { switches, ..AgentStats::default() }
+}
+
+fn tagging_error(error: TaggingError) -> AgentError {
+    match error {
+        TaggingError::NoInterface(_) => AgentError::Config(error.to_string()),
+        TaggingError::System { what, why } => AgentError::System { what, why },
+    }
 }
 
 /// Listens where nobody else does.

@@ -42,6 +42,11 @@ pub enum BenchCommand {
     /// Every agent fetches feedback and updates its schedule in every slot of 60 ms, at a moment of its
     /// own; agents and tables share this machine. 100 agents make 3,333 calls a second.
     Schedule(schedule::ScheduleArguments),
+    /// Flows over TCP with priorities that agents learn, in a lab with eight queues a port; needs root
+    ///
+    /// The same flows pass four times: without priorities, with PIAS, with QCLIMB by what an agent on every host
+    /// observes while they pass, and with precise sizes.
+    Flows(thalweg_replay::FlowsArguments),
     /// Rates that are kept, jobs that take turns, others that are left their share; needs root
     ///
     /// In a lab: two TCP programs and a flow of ours follow rates that change every 60 ms, and means over
@@ -80,6 +85,7 @@ pub fn bench(command: &BenchCommand) -> Result<(), Failure> {
         BenchCommand::Allreduce(arguments) => allreduce::allreduce(arguments),
         BenchCommand::Switch(arguments) => switch::switch(arguments),
         BenchCommand::Schedule(arguments) => schedule::schedule(arguments),
+        BenchCommand::Flows(arguments) => thalweg_replay::flows(arguments),
         BenchCommand::Pacing(arguments) => pacing::pacing(arguments),
     }
 }

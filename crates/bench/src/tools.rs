@@ -1,34 +1,11 @@
-//! Helpers of all benchmarks: the clock, rounding, and other processes of this program.
+//! Helpers of all benchmarks, and other processes of this program.
 
-use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::Child;
-use std::time::{Duration, Instant};
 
 use thalweg_console::Failure;
-use thalweg_report::stats::Sample;
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark runs in real time")]
-pub(crate) fn sleep(span: Duration) {
-    std::thread::sleep(span);
-}
-
-/// Returns the value with this number of digits behind the point.
-pub(crate) fn round(value: f64, digits: i32) -> f64 {
-    let scale = 10f64.powi(digits);
-    (value * scale).round() / scale
-}
-
-/// Returns a percentile, or 0 where nothing was measured.
-pub(crate) fn percentile(values: &[f64], percent: f64) -> f64 {
-    Sample::new(values.iter().copied()).map_or(0.0, |sample| sample.percentile(percent))
-}
+pub(crate) use thalweg_replay::tools::{now, percentile, round, sleep, thread_times};
 
 /// Returns the file of this program.
 pub(crate) fn own_program() -> Result<PathBuf, Failure> {
@@ -43,17 +20,4 @@ pub(crate) fn output_of(child: &mut Child) -> Result<String, Failure> {
         output.read_to_string(&mut text).map_err(Failure::ran)?;
     }
     Ok(text)
-}
-
-/// Processor time of every thread of this process so far, in seconds, by the name of the thread.
-pub(crate) fn thread_times() -> Vec<(String, f64)> {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let time = |thread: fs::DirEntry| {
-        let read = |file: &str| fs::read_to_string(thread.path().join(file)).ok();
-        let run_ns: u64 = read("schedstat")?.split_whitespace().next()?.parse().ok()?;
-        Some((read("comm")?.trim().to_owned(), round(run_ns as f64 / 1e9, 3)))
-    };
-    let mut times: Vec<(String, f64)> = threads.flatten().filter_map(time).collect();
-    times.sort_by(|one, other| one.0.cmp(&other.0));
-    times
 }

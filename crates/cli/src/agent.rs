@@ -1,5 +1,7 @@
 //! `thalweg agent`: plans when the jobs of a host send, and makes them obey.
 
+mod priorities;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -20,6 +22,7 @@ use thalweg_pace::board::Prefix;
 use thalweg_pace::{Covers, Enforce, Settings};
 
 use crate::daemon;
+use priorities::PriorityArguments;
 
 /// Folder of the files that keep original values of settings of the kernel.
 const STATE_DIR: &str = "/run/thalweg";
@@ -35,7 +38,10 @@ bursts so that they miss each other, on its own link by its own tables and in th
 switches (`thalweg switch --pacing`). Without a switch, or when it is lost, it goes by its own tables.
 
 `thalweg agent run` starts any program and makes its TCP connections obey, with the pacing that the \
-kernel has for TCP. The program is not changed and does not notice.";
+kernel has for TCP. The program is not changed and does not notice.
+
+With `--prioritize` the agent gives priorities to the TCP flows of all programs: it observes them, learns how large \
+flows of each service become, and a small program in the kernel writes the code point of every packet.";
 
 /// What `thalweg agent` takes.
 #[derive(Args)]
@@ -86,6 +92,8 @@ struct DaemonArguments {
     /// Folder of the files that keep original values of kernel settings while they are changed
     #[arg(long, default_value = STATE_DIR, value_name = "DIR")]
     state_dir: PathBuf,
+    #[command(flatten)]
+    priorities: PriorityArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -177,6 +185,8 @@ Examples:
       its counters for Prometheus
   sudo thalweg agent --address 10.0.3.7 --rate 10gbit --enforce class
       packets are ordered, and nothing waits; programs get a class at the interface
+  sudo thalweg agent --address 10.0.3.7 --rate 10gbit --prioritize
+      and TCP flows of all programs have priorities, as code points CS7 to CS0
   sudo thalweg agent run --job vgg -- python3 train.py
       a program that obeys
   sudo thalweg agent run --rates 100mbit,900mbit -- iperf3 -c 10.0.3.8
@@ -211,6 +221,7 @@ fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
         settings: arguments.settings(),
         switches: arguments.switch.iter().map(switch).collect::<Result<_, Failure>>()?,
         safeguards: safeguards(&arguments.state_dir)?,
+        priorities: arguments.priorities.config(arguments.address.into())?,
         on_record: log(arguments.log.as_ref())?,
     });
     let agent = Arc::new(agent.map_err(not_started)?);

@@ -1,5 +1,6 @@
-//! `thalweg plan`: queues of switches for bounded-loss delivery.
+//! `thalweg plan`: queues of switches for bounded-loss delivery, and for flows with priorities.
 
+mod flows;
 mod sonic;
 
 use std::path::{Path, PathBuf};
@@ -14,19 +15,28 @@ use thalweg_deliver::policy::CONTROL_PRIORITY;
 use thalweg_workload::{LossCost, Model, models};
 
 pub(crate) const ABOUT: &str = "\
-Plan the queues of switches for a model whose gradients may be lost in part
+Plan the queues of switches: for a model whose gradients may be lost in part, or for TCP flows with priorities
 
 Layers are spread over the priorities of a port, the front first; the most urgent one is for control. Above its
 threshold a queue drops packets that are not ECN-capable, the ones with small gradients, and marks the others.
 The buffer is dealt out so that the losses cost the fewest rounds of training, each queue taken for an M/M/1/m
-queue: a model of the average, not of bursts.";
+queue: a model of the average, not of bursts.
+
+With --for flows: eight queues in strict order of their priorities, as agents with --prioritize write them into \
+packets, and one marking threshold for each of them.";
 
 /// What `thalweg plan` takes.
 #[derive(Args)]
 pub(crate) struct PlanArguments {
+    /// Traffic that the queues are for
+    #[arg(long = "for", value_enum, value_name = "TRAFFIC", default_value_t = Traffic::Gradients)]
+    traffic: Traffic,
     /// The model: a JSON file with its layers, or the name of a built-in one
-    #[arg(long, value_name = "FILE|NAME")]
-    layers: String,
+    #[arg(long, value_name = "FILE|NAME", required_unless_present = "mark")]
+    layers: Option<String>,
+    /// With --for flows: bytes above which each queue marks packets, such as 65 full packets at 10 Gbps
+    #[arg(long, value_name = "SIZE", conflicts_with = "layers")]
+    mark: Option<Bytes>,
     /// Extra rounds for each percent of lost gradients: a CSV file with the columns layer,small,large. Without
     /// it large ones cost four times as much as small ones, and the last layer twice as much as the first
     #[arg(long, value_name = "FILE")]
@@ -54,6 +64,14 @@ pub(crate) struct PlanArguments {
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Traffic {
+    /// Gradients of a model, in deliveries with a bounded loss
+    Gradients,
+    /// TCP flows whose packets agents give priorities
+    Flows,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -109,7 +127,13 @@ pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
         let text = "--ports has an empty name: write names of ports as Ethernet0,Ethernet4";
         return Err(Failure::Usage(text.into()));
     }
-    let model = model(&arguments.layers)?;
+    let layers = match (arguments.traffic, &arguments.layers, arguments.mark) {
+        (Traffic::Flows, None, Some(mark)) => return flows::plan(mark, arguments),
+        (Traffic::Gradients, Some(layers), None) => layers,
+        (Traffic::Flows, ..) => return Err(Failure::Usage("--for flows needs --mark".into())),
+        _ => return Err(Failure::Usage("--for gradients needs --layers".into())),
+    };
+    let model = model(layers)?;
     let costs = costs(&model, arguments.costs.as_deref())?;
     let layers = layer_costs(&model, &costs);
     let classes = Classes::of(arguments)?;

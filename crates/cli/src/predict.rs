@@ -2,6 +2,7 @@
 
 mod eval;
 mod page;
+mod show;
 mod train;
 
 use std::path::Path;
@@ -21,6 +22,8 @@ pub(crate) enum PredictCommand {
     /// Bound flows, and compare with how large they became
     #[command(after_long_help = TABLE_HELP)]
     Eval(eval::EvalArguments),
+    /// Show what a forest was learned from: destinations, trees and settings
+    Show(show::ShowArguments),
 }
 
 pub(crate) const PREDICT_HELP: &str = "\
@@ -47,13 +50,16 @@ The input is a table of flows with a header. Columns may come in any order, othe
   start_us,src,src_port,dst,dst_port,protocol,bytes,end_us
   0,10.0.0.1,40112,10.0.0.9,80,tcp,4711,350.5
 
-The file flows.csv of `thalweg sim --out` is such a table.";
+  gap_us, last_1 … last_5         all or none: features as an agent noted them
+
+The file flows.csv of `thalweg sim --out` is such a table, and so is that of `thalweg agent --learned`.";
 
 /// Runs it.
 pub(crate) fn predict(command: &PredictCommand) -> Result<(), Failure> {
     match command {
         PredictCommand::Train(arguments) => train::train(arguments),
         PredictCommand::Eval(arguments) => eval::eval(arguments),
+        PredictCommand::Show(arguments) => show::show(arguments),
     }
 }
 

@@ -113,6 +113,32 @@ fn packets_are_as_long_as_the_mtu_says() {
     assert_eq!(limit("9000"), 1_000_000 / 9_038 * 9_038);
 }
 
+// spec: Q-14 sockets
+#[test]
+fn queues_for_flows_are_strict_and_mark() {
+    let plan = document(&["--for", "flows", "--mark", "97500"]);
+    let queues = plan["queues"].as_array().expect("queues");
+    assert_eq!((queues.len(), &plan["order"]), (8, &"strict".into()));
+    assert_eq!((&queues[0]["dscp"], &queues[7]["dscp"]), (&56.into(), &0.into()));
+    let arguments = ["--for", "flows", "--mark", "97500", "--format", "sonic"];
+    let tables = document(&arguments);
+    let map = &tables["DSCP_TO_TC_MAP"]["thalweg"];
+    assert_eq!((&map["56"], &map["46"], &map["0"]), (&"7".into(), &"5".into(), &"0".into()));
+    assert_eq!(tables["SCHEDULER"]["thalweg"]["type"], "STRICT");
+    let own = tables["QUEUE"].as_object().expect("queues");
+    assert_eq!(own.len(), 8);
+    assert!(own.values().all(|queue| queue["wred_profile"] == "thalweg"));
+    assert_eq!(tables["WRED_PROFILE"]["thalweg"]["green_min_threshold"], "97500");
+    for wrong in [&["--for", "flows"][..], &["--mark", "1KB"], &["--for", "flows", "--mark", "1GB"]]
+    {
+        assert_eq!(plan_code(wrong), Some(2), "{wrong:?}");
+    }
+}
+
+fn plan_code(arguments: &[&str]) -> Option<i32> {
+    plan(arguments).status.code()
+}
+
 #[test]
 fn what_cannot_be_planned_is_explained() {
     for (arguments, word) in [

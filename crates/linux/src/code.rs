@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
-use crate::sys::Memory;
+use crate::sys::{Map, Memory};
 
 /// A register. `R0` has results, `R1` to `R5` arguments, which every call destroys; `R6` to `R9` last. `R10` is the
 /// end of the stack.
@@ -81,12 +81,28 @@ pub enum Jump {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Helper {
+    /// Finds the value of a key in a map.
+    MapFind = 1,
+    /// Sets the value of a key in a map.
+    MapSet = 2,
+    /// Removes a key from a map.
+    MapRemove = 3,
     /// Nanoseconds since the boot.
     Nanos = 5,
     /// A random number of 32 bits.
     Random = 7,
+    /// Writes bytes of a packet.
+    StoreBytes = 9,
+    /// Corrects the checksum of an IPv4 header for a value that has changed.
+    CorrectHeaderSum = 10,
+    /// Copies bytes of a packet.
+    LoadBytes = 26,
     /// Makes the first bytes of a packet readable and the packet's own.
     PullData = 39,
+    /// The socket itself, if it is more than a record of a connection that has closed.
+    FullSocket = 95,
+    /// State of TCP of a socket.
+    TcpSocket = 96,
     /// Marks an ECN-capable packet as congested.
     MarkCongested = 97,
 }
@@ -186,6 +202,26 @@ impl Code {
         self.push(0, Register::R0, Register::R0, 0, 0);
     }
 
+    /// Sets a register to a map, as an argument of a call.
+    pub fn map(&mut self, to: Register, map: &Map) {
+        const LOAD_64: u8 = 0x18;
+        const MAP: Register = Register::R1;
+        self.push(LOAD_64, to, MAP, 0, map.as_raw_fd());
+        self.push(0, Register::R0, Register::R0, 0, 0);
+    }
+
+    /// Changes a number from network order, or into it; the bits above are cleared. A byte stays as it is.
+    pub fn network_order(&mut self, register: Register, size: Size) {
+        const TO_BIG_ENDIAN: u8 = 0xdc;
+        let bits = match size {
+            Size::Byte => return,
+            Size::Half => 16,
+            Size::Word => 32,
+            Size::Double => 64,
+        };
+        self.push(TO_BIG_ENDIAN, register, Register::R0, 0, bits);
+    }
+
     /// Calls a function of the kernel.
     pub fn call(&mut self, helper: Helper) {
         self.push(0x85, Register::R0, Register::R0, 0, helper as i32);
@@ -265,17 +301,19 @@ mod tests {
         code.fetch_add(R6, -8, R2);
         code.store(Size::Word, R6, 44, R0);
         code.call(Helper::Nanos);
+        code.network_order(R2, Size::Half);
         code.place(end);
         code.exit_with(-1);
         let expected = [
             [0xbf, 0x16, 0, 0, 0, 0, 0, 0],
             [0x61, 0x62, 16, 0, 0, 0, 0, 0],
-            [0x55, 0x02, 5, 0, 8, 0, 0, 0],
+            [0x55, 0x02, 6, 0, 8, 0, 0, 0],
             [0x30, 0x00, 0, 0, 15, 0, 0, 0],
             [0x77, 0x00, 0, 0, 5, 0, 0, 0],
             [0xdb, 0x26, 0xf8, 0xff, 1, 0, 0, 0],
             [0x63, 0x06, 44, 0, 0, 0, 0, 0],
             [0x85, 0x00, 0, 0, 5, 0, 0, 0],
+            [0xdc, 0x02, 0, 0, 16, 0, 0, 0],
             [0xb7, 0x00, 0, 0, 0xff, 0xff, 0xff, 0xff],
             [0x95, 0x00, 0, 0, 0, 0, 0, 0],
         ];

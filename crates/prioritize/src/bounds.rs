@@ -108,6 +108,11 @@ impl Model {
         self.known.binary_search(&destination(tuple)).is_ok()
     }
 
+    /// Addresses and ports that it has learned flows to, ascending.
+    pub fn destinations(&self) -> impl Iterator<Item = (u32, u16)> {
+        self.known.iter().map(|known| ((known >> 16) as u32, *known as u16))
+    }
+
     /// The trees.
     pub fn forest(&self) -> &Forest {
         &self.forest

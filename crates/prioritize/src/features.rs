@@ -39,6 +39,11 @@ pub struct NewFlow {
 }
 
 impl NewFlow {
+    /// Returns whether as many flows went before it as count.
+    pub fn has_history(&self) -> bool {
+        self.last_bytes.iter().all(|&bytes| bytes > Bytes::ZERO)
+    }
+
     /// The flow in numbers. The start is left out, as zero, unless it is asked for.
     // spec: Q-01
     pub fn row(&self, uses_start: bool) -> Row {
@@ -74,6 +79,11 @@ impl History {
     pub fn describe(&self, tuple: FiveTuple, now: Time) -> NewFlow {
         let gap = self.last_end.map(|end| now.since(end));
         NewFlow { tuple, start: now, gap, last_bytes: self.last_bytes }
+    }
+
+    /// The end of the latest flow.
+    pub fn last_end(&self) -> Option<Time> {
+        self.last_end
     }
 
     /// Notes that a flow of so many bytes has ended.

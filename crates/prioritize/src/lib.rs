@@ -7,7 +7,7 @@
 //!
 //! - [`features`]: what is known of a flow when it starts, from the flows that ended before it.
 //! - [`bounds`]: the smallest and the largest size it may have; [`mod@file`]: keeping what was learned.
-//! - [`online`]: learning on, while traffic goes on.
+//! - [`observer`]: flows of a real host, from what its kernel reports; [`online`]: learning on, while traffic goes on.
 //! - [`tagger`]: QCLIMB, PIAS, and what they are compared with; [`optimise`]: thresholds for them.
 //! - [`records`], [`evaluate`], [`generate`]: flows from a file, how well they are bounded, and
 //!   workloads without features.
@@ -22,6 +22,7 @@ pub mod features;
 pub mod file;
 pub mod forest;
 pub mod generate;
+pub mod observer;
 pub mod online;
 pub mod optimise;
 pub mod records;

@@ -41,6 +41,11 @@ impl Learner {
         self.new += 1;
     }
 
+    /// The flows that it keeps, oldest first.
+    pub fn flows(&self) -> impl Iterator<Item = &(NewFlow, Bytes)> {
+        self.flows.iter()
+    }
+
     /// What to train on, when it is time to: the latest flows, oldest first.
     pub fn take_due(&mut self) -> Option<Vec<(NewFlow, Bytes)>> {
         if self.new < self.due_after {

@@ -2,11 +2,11 @@
 
 mod table;
 
-pub use table::RecordError;
+pub use table::{RecordError, to_csv};
 
-use thalweg_core::{Bytes, Time};
+use thalweg_core::{Bytes, Span, Time};
 
-use crate::features::{FiveTuple, Monitor, NewFlow};
+use crate::features::{FiveTuple, LAST_FLOWS, Monitor, NewFlow};
 
 /// A flow that was observed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +19,17 @@ pub struct Record {
     pub end: Time,
     /// How large it was.
     pub bytes: Bytes,
+    /// Features that an agent noted when it started. Otherwise they follow from the other flows of the table.
+    pub noted: Option<Noted>,
+}
+
+/// Features that a table states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Noted {
+    /// Time since the end of the flow before, if there was one.
+    pub gap: Option<Span>,
+    /// Sizes of the last flows, the latest first.
+    pub last_bytes: [Bytes; LAST_FLOWS],
 }
 
 /// Flows from a file.
@@ -40,6 +51,8 @@ impl Records {
     /// - `end_us` or `fct_us`, if there is one: when it ended, or how long it took. Empty for a flow
     ///   that did not end. Without either, flows count as ended when they started.
     ///
+    /// - `gap_us` (empty for none) and `last_1` to `last_5`, all or none of them: features as an agent noted them.
+    ///
     /// What a simulation writes as `flows.csv` is such a table.
     pub fn from_csv(text: &str) -> Result<Records, RecordError> {
         table::read(text)
@@ -59,7 +72,13 @@ impl Records {
             {
                 monitor.finished(before.tuple, before.bytes, before.end);
             }
-            (monitor.started(flow.tuple, flow.start), flow.bytes)
+            let described = monitor.started(flow.tuple, flow.start);
+            let described = flow.noted.map_or(described, |Noted { gap, last_bytes }| NewFlow {
+                gap,
+                last_bytes,
+                ..described
+            });
+            (described, flow.bytes)
         };
         self.flows.iter().map(&mut describe).collect()
     }

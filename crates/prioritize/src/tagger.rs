@@ -3,11 +3,13 @@
 //! All of these are [`Tagger`]s of one flow. [`of_flow`] picks between QCLIMB and
 //! PIAS, by whether the flow's size is bounded.
 
+mod packets;
 mod pias_table;
 mod qclimb;
 mod thresholds;
 mod variants;
 
+pub use packets::{CarriedFlow, PacketRule, Segment};
 pub use pias_table::{PUBLISHED_LOADS_PERCENT, PublishedWorkload, named, of_testbed, published};
 pub use qclimb::{Qclimb, SLACK};
 pub use thresholds::{Thresholds, ThresholdsError};

@@ -40,6 +40,7 @@ fn config(socket: &Path) -> AgentConfig {
         settings: Settings::default(),
         switches: Vec::new(),
         safeguards: Safeguards { state_dir: socket.with_extension("state"), guardian: None },
+        priorities: None,
         on_record: Box::new(|_| {}),
     }
 }

@@ -35,6 +35,27 @@ pub(super) fn document(plan: &Plan, classes: Classes, ports: &[String]) -> Value
     })
 }
 
+/// Queues for flows: the upper three bits of a code point choose the queue, and all queues mark above the same threshold.
+pub(super) fn flows(mark: u64, ports: &[String]) -> Value {
+    let map: Map<String, Value> =
+        (0..64_u8).map(|code| (code.to_string(), (code >> 3).to_string().into())).collect();
+    let mut own = Map::new();
+    for port in ports {
+        for queue in 0..QUEUES {
+            let fields = json!({ "scheduler": NAME, "wred_profile": NAME });
+            own.insert(format!("{port}|{queue}"), fields);
+        }
+    }
+    json!({
+        "DSCP_TO_TC_MAP": { NAME: map },
+        "TC_TO_QUEUE_MAP": { NAME: tc_map() },
+        "SCHEDULER": { NAME: { "type": "STRICT" } },
+        "WRED_PROFILE": { NAME: marking(mark) },
+        "QUEUE": own,
+        "PORT_QOS_MAP": port_maps(ports),
+    })
+}
+
 /// The queue of a priority.
 fn queue(priority: u8) -> u8 {
     QUEUES - 1 - priority.min(QUEUES - 1)
@@ -77,17 +98,20 @@ fn tc_map() -> Map<String, Value> {
 /// Between its two thresholds RED drops at random; they are the same, so that it drops all above.
 fn profiles(plan: &Plan) -> Map<String, Value> {
     let profile = |own: &thalweg_deliver::plan::QueuePlan| {
-        let threshold = own.threshold_bytes.to_string();
-        let fields = json!({
-            "wred_green_enable": "true",
-            "green_min_threshold": threshold,
-            "green_max_threshold": threshold,
-            "green_drop_probability": "100",
-            "ecn": "ecn_green",
-        });
-        (profile(own.priority), fields)
+        (profile(own.priority), marking(own.threshold_bytes))
     };
     plan.queues.iter().map(profile).collect()
+}
+
+fn marking(threshold_bytes: u64) -> Value {
+    let threshold = threshold_bytes.to_string();
+    json!({
+        "wred_green_enable": "true",
+        "green_min_threshold": threshold,
+        "green_max_threshold": threshold,
+        "green_drop_probability": "100",
+        "ecn": "ecn_green",
+    })
 }
 
 /// Control has no profile: nothing of it is dropped before the buffer is full.

@@ -1,12 +1,13 @@
 //! The text of a table of flows.
 
+use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use thalweg_core::{Bytes, Span, Time};
 use thiserror::Error;
 
-use super::{Record, Records};
-use crate::features::FiveTuple;
+use super::{Noted, Record, Records};
+use crate::features::{FiveTuple, LAST_FLOWS, NewFlow};
 
 /// Numbers above this are not whole in floating point, and no table means them.
 const LARGEST: u64 = 1 << 53;
@@ -14,6 +15,28 @@ const LARGEST: u64 = 1 << 53;
 const REQUIRED: [&str; 4] = ["start_us", "src", "dst", "bytes"];
 /// The other columns that mean something.
 const OPTIONAL: [&str; 5] = ["src_port", "dst_port", "protocol", "end_us", "fct_us"];
+
+/// The columns of noted features: all or none of them.
+const NOTED: [&str; 1 + LAST_FLOWS] = ["gap_us", "last_1", "last_2", "last_3", "last_4", "last_5"];
+
+/// Writes flows with their features, as [`Records::from_csv`] reads them.
+pub fn to_csv(flows: &[(NewFlow, Bytes)]) -> String {
+    let columns = ["start_us,src,dst,src_port,dst_port,protocol,bytes", &NOTED.join(",")];
+    let mut text = columns.join(",") + "\n";
+    for (flow, bytes) in flows {
+        let FiveTuple { src, dst, src_port, dst_port, protocol } = flow.tuple;
+        let (src, dst) = (Ipv4Addr::from(src), Ipv4Addr::from(dst));
+        let gap = flow.gap.map_or(String::new(), |gap| gap.as_us_f64().to_string());
+        let (start, bytes) = (flow.start.as_us_f64(), bytes.as_u64());
+        let ends = format!("{src},{dst},{src_port},{dst_port},{protocol}");
+        write!(text, "{start},{ends},{bytes},{gap}").expect("a string takes all");
+        for last in flow.last_bytes {
+            write!(text, ",{}", last.as_u64()).expect("a string takes all");
+        }
+        text.push('\n');
+    }
+    text
+}
 
 /// Why a table of flows cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -52,7 +75,15 @@ fn check_header(columns: &[&str]) -> Result<(), String> {
         return Err(format!("the table is empty: start it with a header such as `{needed}`"));
     }
     let times = |name: &&str| columns.iter().filter(|column| **column == *name).count();
-    if let Some(twice) = REQUIRED.iter().chain(&OPTIONAL).find(|name| times(name) > 1) {
+    let noted = NOTED.iter().filter(|name| times(name) > 0).count();
+    if noted > 0 && noted < NOTED.len() {
+        return Err(format!(
+            "some of the columns {} are missing: drop the others",
+            NOTED.join(",")
+        ));
+    }
+    if let Some(twice) = REQUIRED.iter().chain(&OPTIONAL).chain(&NOTED).find(|name| times(name) > 1)
+    {
         return Err(format!("column {twice} stands there twice: drop one of them"));
     }
     match REQUIRED.iter().find(|name| times(name) == 0) {
@@ -91,7 +122,17 @@ impl Row<'_> {
         if end < start {
             return Err("column end_us: the flow ends before it starts".to_owned());
         }
-        Ok(Some(Record { tuple, start, end, bytes }))
+        Ok(Some(Record { tuple, start, end, bytes, noted: self.noted()? }))
+    }
+
+    fn noted(&self) -> Result<Option<Noted>, String> {
+        let Some(gap) = self.cell(NOTED[0]) else { return Ok(None) };
+        let gap = if gap.is_empty() { None } else { Some(self.span(NOTED[0])?) };
+        let mut last_bytes = [Bytes::ZERO; LAST_FLOWS];
+        for (bytes, name) in last_bytes.iter_mut().zip(&NOTED[1..]) {
+            *bytes = Bytes::new(self.whole(name)?);
+        }
+        Ok(Some(Noted { gap, last_bytes }))
     }
 
     fn cell(&self, name: &str) -> Option<&str> {

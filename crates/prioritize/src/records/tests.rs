@@ -101,3 +101,26 @@ fn complaints_name_the_line_and_the_column() {
         assert_eq!(complaint(text), expected);
     }
 }
+
+// spec: Q-13 machine
+#[test]
+fn what_an_agent_notes_is_read_as_it_was_written() {
+    let tuple = FiveTuple { src: 0x0a00_0001, dst: 7, src_port: 0, dst_port: 80, protocol: 6 };
+    let flow = |ms: u64, gap| NewFlow {
+        tuple,
+        start: Time::ZERO + Span::from_ms(ms),
+        gap,
+        last_bytes: [5, 4, 3, 2, ms].map(Bytes::new),
+    };
+    let flows = [
+        (flow(1, None), Bytes::new(70)),
+        (flow(2, Some(Span::from_ms(64))), Bytes::new(80)),
+        (flow(900, Some(Span::from_ms(1))), Bytes::new(1 << 40)),
+    ];
+    let text = to_csv(&flows);
+    assert_eq!(read(&text).describe(), flows);
+    assert_eq!(read(&to_csv(&[])).flows, []);
+    let cut = text.replace(",last_5", "");
+    assert!(complaint(&cut).contains("some of the columns gap_us"), "{}", complaint(&cut));
+    assert!(complaint(&text.replace(",64000,", ",x,")).contains("column gap_us"));
+}

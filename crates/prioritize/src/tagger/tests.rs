@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use thalweg_core::{Ecn, Tag};
+use thalweg_core::{Ecn, Span, Tag, Time};
 
 use super::*;
 
@@ -163,6 +163,40 @@ fn variants_by_table() {
 fn packets_may_be_marked_and_sorting_queues_agree() {
     let tag = qclimb(7, 9, 0).tag(Bytes::ZERO);
     assert_eq!((tag.ecn, tag.rank, priority(tag)), (Ecn::Capable, 2, 2));
+}
+
+/// A rule with edges at 3 and 6 bytes and a pause of 10 ms.
+fn packets(slack: u64) -> PacketRule {
+    let (slack, idle_after) = (Bytes::new(slack), Span::from_ms(10));
+    PacketRule { thresholds: three(), slack, idle_after }
+}
+
+fn segment(sequence: u32, payload_bytes: u32) -> Segment {
+    Segment { sequence, payload_bytes, opens: false }
+}
+
+// spec: machine
+#[test]
+fn packets_of_a_connection_by_table() {
+    let bounds = Bounds { lower: Bytes::new(7), upper: Bytes::new(9) };
+    let (rule, mut carried, next) = (packets(0), None, Some(bounds));
+    let ms = |ms| Time::ZERO + Span::from_ms(ms);
+    let begin = u32::MAX - 2;
+    let mut at = |now, segment, next| rule.priority(&mut carried, ms(now), segment, next);
+    assert_eq!(at(0, Segment { opens: true, ..segment(begin - 1, 0) }, next), 0);
+    assert_eq!(at(1, segment(begin, 2), next), 2, "7 are left");
+    assert_eq!(at(2, segment(begin.wrapping_add(2), 3), None), 1, "5 are left");
+    assert_eq!(at(3, segment(begin, 2), None), 0, "sent again");
+    assert_eq!(at(4, segment(begin.wrapping_add(5), 0), None), 0, "no data");
+    assert_eq!(at(5, segment(begin.wrapping_add(5), 3), None), 0, "2 are left");
+    assert_eq!(at(12, segment(begin.wrapping_add(9), 1), None), 2, "one byte went another way");
+    // After a pause, counted from the last data, the connection carries another flow, here one without bounds.
+    assert_eq!(at(21, segment(begin.wrapping_add(10), 1), None), 2);
+    assert_eq!(at(31, segment(begin.wrapping_add(11), 4), None), 0);
+    assert_eq!(at(32, segment(begin.wrapping_add(15), 4), next), 1);
+    // A new connection between the same ports knows nothing of it.
+    assert_eq!(at(33, Segment { opens: true, ..segment(70, 0) }, None), 0);
+    assert_eq!(at(34, segment(71, 1), next), 2);
 }
 
 proptest! {

@@ -28,6 +28,7 @@ fn agent(name: &str, uplink: &str) -> AgentDaemon {
         settings: Settings::default(),
         switches: Vec::new(),
         safeguards: Safeguards { state_dir: state_dir(), guardian: None },
+        priorities: None,
         on_record: Box::new(|_| {}),
     });
     agent.expect("an agent starts")
