@@ -54,6 +54,7 @@ fn agent(folder: &Folder, place: &Place, rate: Rate) -> AgentDaemon {
             ..Settings::default()
         },
         switches: Vec::new(),
+        priorities: None,
         safeguards: Safeguards { state_dir: folder.0.join("state"), guardian: None },
         on_record: Box::new(|_| {}),
     };

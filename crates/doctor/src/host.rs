@@ -6,7 +6,8 @@ use serde::Serialize;
 use thalweg_console::Failure;
 use thalweg_core::Rate;
 use thalweg_net::{
-    Endpoint, EndpointConfig, descriptors, interface, interface_name, link_rate_of, mtu_of, receive_queues_of,
+    Endpoint, EndpointConfig, descriptors, interface, interface_name, link_rate_of, mtu_of,
+    receive_queues_of,
 };
 
 /// This host.
