@@ -10,9 +10,7 @@ use thalweg_collective::{Delivery, Event as SumEvent, SumCall, ring, server as p
 use thalweg_core::{JobId, NodeId, Rate, Rng, Span, Time};
 use thalweg_deliver::{LossBound, SegmentOrder};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
-use thalweg_fabric::{
-    Config, Director, Effect, Fabric, Hosts, Limit, Pause, Place, Program, Rule,
-};
+use thalweg_fabric::{Config, Director, Effect, Fabric, Hosts, Limit, Pause, Place, Program, Rule};
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_train::{Batches, DIGITS, Recipe, STRIPES, Shard};

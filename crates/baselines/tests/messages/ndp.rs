@@ -62,8 +62,7 @@ fn a_permutation_fills_the_fabric() {
         (0..16).map(|host| Letter::new(Time::ZERO, host, (host + 5) % 16, bytes)).collect();
     let (_, letters) = run::<Endpoint>(&topology, &config(), 1, letters);
     let ideal_us = RATE.serialization(wire(bytes)).as_us_f64();
-    let uses: Vec<f64> =
-        letters.iter().map(|own| ideal_us / own.received[0].as_us_f64()).collect();
+    let uses: Vec<f64> = letters.iter().map(|own| ideal_us / own.received[0].as_us_f64()).collect();
     let mean = uses.iter().sum::<f64>() / 16.0;
     assert!(mean >= 0.9, "{mean}: {uses:?}");
 }
