@@ -1,4 +1,4 @@
-//! What telling important packets apart adds to packing them.
+//! Cost that telling important packets apart adds to packing them.
 //!
 //! Packs a tensor into packets' bodies: alone, and with the sum of magnitudes and the comparison with the
 //! threshold in the same pass; also the sample that the threshold comes from. Every round times all of
@@ -20,7 +20,7 @@ const ROUNDS: usize = 31;
 const SEGMENT_VALUES: u16 = 352;
 const SEGMENT: usize = SEGMENT_VALUES as usize;
 
-/// A packet's body lies in a ring of so many, as a driver's memory does: 1.4 MB.
+/// Bodies of packets in a ring, as in the memory of a driver: 1.4 MB.
 const BODIES: usize = 1_000;
 
 /// A round packs at least this many values, or the clock's own cost would count.
@@ -93,7 +93,7 @@ fn pack_all(values: &[f32], bodies: &mut [u8]) {
     }
 }
 
-/// How many packets were important.
+/// Number of packets that were important.
 fn tag_all(values: &[f32], bodies: &mut [u8], threshold: Threshold) -> u32 {
     let mut important = 0;
     for (at, segment) in values.chunks(SEGMENT).enumerate() {
@@ -108,7 +108,7 @@ fn body(bodies: &mut [u8], at: usize, values: usize) -> &mut [u8] {
     &mut bodies[from..from + 4 * values]
 }
 
-/// How long one call takes.
+/// Time that one call takes.
 #[allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn seconds<T>(repeats: usize, mut call: impl FnMut() -> T) -> f64 {
     let start = Instant::now();

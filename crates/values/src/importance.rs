@@ -9,14 +9,14 @@ use thalweg_core::{Body, Operation, fibonacci};
 
 use crate::{Float, TensorSlice, float};
 
-/// What makes a packet important.
+/// Rule that makes a packet important.
 // spec: M-04
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Importance {
-    /// Its mean magnitude is above the median of such means: half of the packets are.
+    /// A mean magnitude above the median of such means: half of the packets have one.
     #[default]
     PacketMean,
-    /// Its mean magnitude is above the median of single magnitudes. The paper's wording. Means of many
+    /// A mean magnitude above the median of single magnitudes. The paper's wording. Means of many
     /// values lie close together, and above the median where few values are large and many are small, as
     /// in gradients: so nearly every packet of real size is important.
     SingleValue,
@@ -24,13 +24,13 @@ pub enum Importance {
     All,
 }
 
-/// One segment in so many is sampled: 5%.
+/// Segments for each one that is sampled: 5% are.
 const SAMPLE_EVERY: u32 = 20;
 
 /// Least number of segments that are sampled: the median of fewer says little.
 const LEAST_SAMPLE: u32 = 16;
 
-/// What a mean magnitude is compared with.
+/// Magnitude that means are compared with.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Threshold {
     /// None where every packet is important.
@@ -90,7 +90,7 @@ impl Threshold {
         )
     }
 
-    /// Whether a packet with so large a sum of magnitudes over so many values is important. What is not
+    /// Returns whether a packet with this sum of magnitudes over this number of values is important. What is not
     /// a number is.
     #[inline]
     pub fn is_below(self, sum: f32, values: usize) -> bool {
@@ -150,7 +150,7 @@ fn magnitudes<T: Float>(values: &[T]) -> impl Iterator<Item = f32> {
     values.iter().map(|value| value.widen().abs())
 }
 
-/// How many sums run side by side: enough that the widest vectors need not wait for each other. Their
+/// Number of sums side by side: enough that the widest vectors need not wait for each other. Their
 /// number and order are fixed, so that every machine finds the same sum.
 const LANES: usize = 64;
 
