@@ -21,7 +21,7 @@ use self::replay::{Outcome, Replay};
 use self::workload::Workload;
 use crate::tools::{processor_ticks, round, thread_times};
 
-/// What `thalweg bench flows` takes.
+/// Arguments of `thalweg bench flows`.
 #[derive(Args)]
 pub struct FlowsArguments {
     /// Print one JSON document

@@ -1,4 +1,4 @@
-//! What was learned, as files that `thalweg predict` reads.
+//! Files with what was learned, that `thalweg predict` reads.
 
 use std::fs;
 use std::io;

@@ -196,7 +196,7 @@ struct Watcher {
     trained: Receiver<Trained>,
 }
 
-/// What the training thread reports.
+/// Report of the training thread.
 struct Trained {
     took: Duration,
     is_new: bool,

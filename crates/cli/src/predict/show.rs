@@ -11,7 +11,7 @@ use thalweg_prioritize::Model;
 /// Destinations that are listed without --json.
 const LISTED: usize = 20;
 
-/// What `thalweg predict show` takes.
+/// Arguments of `thalweg predict show`.
 #[derive(Args)]
 pub(crate) struct ShowArguments {
     /// A forest that `thalweg predict train` or an agent has written

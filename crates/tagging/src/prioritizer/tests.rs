@@ -29,7 +29,7 @@ fn two_hosts() -> Option<Lab> {
     build_or_skip(&Spec { hosts: 2, ..Spec::default() })
 }
 
-/// A listener on host 1 that reads what comes to it, until it is told to end by a connection that sends nothing.
+/// A listener on host 1 that reads what comes to it, until the process ends.
 fn sink(lab: &Lab) -> SocketAddr {
     let listener = lab.host(1).run(|| listen(lab.host(1).address())).unwrap();
     let address = listener.local_addr().unwrap();
