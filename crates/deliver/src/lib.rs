@@ -19,6 +19,7 @@ mod flight;
 pub mod importance;
 mod incoming;
 mod outgoing;
+mod paths;
 mod peer;
 pub mod plan;
 pub mod policy;

@@ -20,7 +20,8 @@ use thalweg_wire::deliver::{Ack, Data, TensorName, Verb, bitmap_bytes};
 use crate::budget::{LossBound, first_segment};
 use crate::call::{Name, Note, PostError, SendCall, Sent};
 use crate::config::{Config, SendOrder, Start};
-use crate::importance::{Threshold, write_and_sum};
+use crate::importance::{Threshold, sum_of_segment, write_and_sum};
+use crate::paths::{Paths, number};
 use crate::peer::{Departure, Peer, Waiting};
 use crate::policy::{Policy, Segment};
 use crate::segments::{Segments, trailer_limit, value_bytes};
@@ -57,6 +58,10 @@ pub(crate) struct Sender {
     is_spent: bool,
     /// What is known to have arrived: all that is kept for sending again.
     arrived: Bits,
+    /// The halves of the first pass, while it lasts, if important segments leave first.
+    halves: Option<Halves>,
+    /// Paths that segments have taken, where losses of paths are counted.
+    taken: Vec<u8>,
     /// The segment that a pass begins with, and how far from there this pass is.
     first: u32,
     done: u32,
@@ -69,6 +74,15 @@ pub(crate) struct Sender {
     /// Questions since the last answer.
     questions: Backoff,
     sent: Sent,
+}
+
+/// The first pass of a tensor whose important segments leave before the others.
+#[derive(Clone, PartialEq, Debug)]
+struct Halves {
+    /// Segments that this half leaves out.
+    left_out: Bits,
+    /// Beginning of the second half.
+    since: Option<Time>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +134,7 @@ impl Sender {
             .ok_or(PostError::TooLong(length))?;
         let source = values.slice(range.clone());
         let threshold = Threshold::sampled(importance, source, &segments, name.operation);
+        let taken = if config.counts_losses() { segments.count() as usize } else { 0 };
         Ok(Sender {
             name,
             peer,
@@ -130,6 +145,8 @@ impl Sender {
             phase: Phase::Offering,
             is_accepted: false,
             arrived: Bits::new(segments.count()),
+            halves: None,
+            taken: vec![0; taken],
             first: first_segment(name.operation, segments.tensor_count()),
             done: 0,
             passes: 0,
@@ -165,6 +182,7 @@ impl Sender {
         let sends = config.start == Start::AtOnce && self.segments.count() > 0;
         if sends {
             self.phase = Phase::Sending;
+            self.divide(config);
         }
         sends
     }
@@ -242,12 +260,21 @@ impl Sender {
     }
 
     /// The receiver has a buffer, and this is the loss that both allow.
-    pub fn on_accept(&mut self, now: Time, wait: Span, loss: LossBound) -> Next {
+    pub fn on_accept(
+        &mut self,
+        config: &Config,
+        now: Time,
+        wait: Span,
+        loss: LossBound,
+    ) -> Next {
         self.heard(now);
         self.is_accepted = true;
         self.loss = self.loss.min(loss);
         match self.phase {
-            Phase::Offering if self.passes == 0 => self.start_pass(now, wait),
+            Phase::Offering if self.passes == 0 => {
+                self.divide(config);
+                self.start_pass(now, wait)
+            }
             // What was sent before may have arrived, or not.
             Phase::Offering => self.probe(0),
             Phase::Sending | Phase::Settling | Phase::Probing { .. } => Next::Wait,
@@ -275,9 +302,10 @@ impl Sender {
         wait: Span,
         window: Range<u32>,
         bytes: &[u8],
+        paths: &mut Paths,
     ) -> Option<Next> {
         let (first, count) = (window.start, window.end - window.start);
-        let is_window = self.segments.window(first) == Some(window);
+        let is_window = self.segments.window(first) == Some(window.clone());
         if !is_window || bytes.len() != bitmap_bytes(count) as usize {
             return None;
         }
@@ -286,9 +314,15 @@ impl Sender {
             // A copy of an answer to an earlier question.
             return Some(Next::Wait);
         }
+        let sent = self.sent_in(window);
         if !self.arrived.replace(first, count, bytes) {
             return None;
         }
+        // spec: M-21
+        for index in sent {
+            paths.on_fate(self.taken[index as usize], !self.arrived.contains(index));
+        }
+        paths.compare();
         self.heard(now);
         let next = first + count;
         let is_all = next == self.segments.count();
@@ -299,8 +333,10 @@ impl Sender {
     // spec: M-05
     pub fn on_echo(&mut self, now: Time, ack: &Ack) -> Next {
         self.heard_at = now;
-        // Not for good: where packets take many paths, late ones are missing for a while.
-        self.is_spent = ack.is_spent;
+        // Not for good: where packets take many paths, late ones are missing for a while. While important segments leave
+        // first, those between them are not missing.
+        let is_first_half = self.halves.as_ref().is_some_and(|halves| halves.covers(ack.sent_at));
+        self.is_spent = ack.is_spent && !is_first_half;
         let is_last = self.phase == Phase::Settling && ack.sent_at == self.last_sent;
         if is_last { self.ask_what_arrived() } else { Next::Wait }
     }
@@ -356,12 +392,15 @@ impl Sender {
         // spec: C-16
         tag.dscp = config.class.unwrap_or(tag.dscp);
         self.done = done + 1;
-        let is_last = self.position(self.done).is_none();
+        let is_last = self.position(self.done).is_none() && !self.go_on(now);
         let wire_bytes = config.overhead_bytes + u32::from(bytes);
         let priority = tag.dscp.priority();
         let senders = self.senders;
         let departure = Departure { tensor: slot, wire_bytes, priority, is_last, senders };
         let (entropy, asks) = peer.on_data(config, now, departure);
+        if let Some(taken) = self.taken.get_mut(index as usize) {
+            *taken = number(entropy);
+        }
 
         let envelope = Envelope {
             dst: self.name.peer,
@@ -427,6 +466,7 @@ impl Sender {
         self.sent.resent += u64::from(self.passes > 0);
         self.last_sent = now;
         if is_last {
+            self.halves = None;
             self.passes += 1;
             self.phase = Phase::Settling;
             self.deadline = now + peer.settling(config);
@@ -468,12 +508,59 @@ impl Sender {
             } else {
                 (done - steps_to_end, self.first)
             };
-            match self.arrived.next_absent(at).filter(|&index| index < end) {
+            let left_out = self.halves.as_ref().map_or(&self.arrived, |halves| &halves.left_out);
+            match left_out.next_absent(at).filter(|&index| index < end) {
                 Some(index) => return Some((done + (index - at), index)),
                 None => done += end - at,
             }
         }
         None
+    }
+
+    /// Divides the first pass: important segments, then the others. Nothing is divided where all are alike.
+    // spec: M-04
+    fn divide(&mut self, config: &Config) {
+        if !config.important_first || self.must_arrive(0) {
+            return;
+        }
+        let mut left_out = Bits::new(self.segments.count());
+        for index in 0..self.segments.tensor_count() {
+            if !self.is_large(index) {
+                left_out.insert(index);
+            }
+        }
+        let has_both = !left_out.is_full() && left_out.count() > 0;
+        self.halves = has_both.then_some(Halves { left_out, since: None });
+    }
+
+    /// Begins the second half of the first pass. Returns false if there is none.
+    fn go_on(&mut self, now: Time) -> bool {
+        let Some(halves) = self.halves.as_mut().filter(|halves| halves.since.is_none()) else {
+            return false;
+        };
+        let mut left_out = Bits::new(self.segments.count());
+        for index in (0..self.segments.count()).filter(|&index| !halves.left_out.contains(index)) {
+            left_out.insert(index);
+        }
+        *halves = Halves { left_out, since: Some(now) };
+        self.done = 0;
+        true
+    }
+
+    /// Returns whether the values of a segment of the tensor are large.
+    // spec: M-04
+    fn is_large(&self, index: u32) -> bool {
+        let source = self.source(index);
+        sum_of_segment(source).map_or_else(
+            || self.is_drawn(index),
+            |sum| self.threshold.is_below(sum, source.len() as usize),
+        )
+    }
+
+    /// Segments of a window that were sent and are not known to have arrived, where losses of paths are counted.
+    fn sent_in(&self, window: Range<u32>) -> Vec<u32> {
+        let is_counted = !self.taken.is_empty();
+        window.filter(|&index| is_counted && !self.arrived.contains(index)).collect()
     }
 
     /// Goes through all that is not known to have arrived.
@@ -514,6 +601,13 @@ impl Sender {
     fn heard(&mut self, now: Time) {
         self.heard_at = now;
         self.questions.reset();
+    }
+}
+
+impl Halves {
+    /// Returns whether a packet that left at this time was of the first half.
+    fn covers(&self, sent_at: Time) -> bool {
+        self.since.is_none_or(|since| sent_at <= since)
     }
 }
 
