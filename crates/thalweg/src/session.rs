@@ -2,6 +2,7 @@
 
 mod builder;
 mod config;
+mod deliver;
 mod exchange;
 mod lane;
 mod lent;
@@ -20,6 +21,7 @@ use std::time::Instant;
 
 pub use self::builder::SessionBuilder;
 pub use self::config::SessionConfig;
+pub use self::deliver::{Delivered, ReceivePost, SendPost};
 use self::lane::Lanes;
 pub use self::memory::{ByteMemory, Memory};
 use self::missing::Hosts;
@@ -32,6 +34,7 @@ use crate::error::{Error, ErrorKind};
 use crate::events::{Note, Notes};
 use crate::metrics::{self, Endpoint, OperationTimes};
 use crate::policy::Policy;
+use crate::tagging::Tagging;
 
 /// One rank's part in a job.
 ///
@@ -52,6 +55,8 @@ pub struct Session {
     rank: u32,
     ranks: u32,
     policy: Policy,
+    /// Classes of the packets of deliveries.
+    tagging: Tagging,
     /// True if the job has a switch.
     has_switch: bool,
     hosts: Arc<Hosts>,
@@ -130,6 +135,7 @@ impl Session {
             rank: config.rank,
             ranks: config.ranks,
             policy: config.policy,
+            tagging: config.tagging,
             has_switch: welcome.has_switch,
             hosts: Arc::new(Hosts::new(&welcome)),
             team,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{Ecn, Machine, Rng, Span};
+use thalweg_core::{Ecn, Rng, Span};
 use thalweg_deliver::{Completion, Config, Lost, SendCall};
 use thalweg_transport::control::DelayRate;
 use thalweg_values::Tensor;
@@ -27,9 +27,9 @@ fn config() -> Config {
     }
 }
 
-/// Values of which every second segment is large.
+/// Values whose magnitude differs from segment to segment, in no order.
 fn uneven(segments: usize) -> Arc<Tensor> {
-    let value = |at: usize| if at / 16 % 2 == 0 { 1.0 } else { 0.001 } * (1.0 + (at % 7) as f32);
+    let value = |at: usize| ((at / 16 * 7_919) % 997 + 1) as f32 * (1.0 + (at % 7) as f32);
     Arc::new(Tensor::from((0..16 * segments).map(value).collect::<Vec<f32>>()))
 }
 
@@ -45,6 +45,11 @@ fn agreed(config: &Config, sent: &Arc<Tensor>, loss: f64) -> Pair {
     pair
 }
 
+/// The segment that a packet carries.
+fn segment(packet: &Owned) -> Option<u32> {
+    packet.data().map(|data| (data.offset.as_u64() / 64) as u32)
+}
+
 /// Runs of equal values, with their lengths.
 fn runs<T: PartialEq + Copy>(all: &[T]) -> Vec<(T, usize)> {
     let chunks = all.chunk_by(|one, other| one == other);
@@ -58,18 +63,25 @@ fn important_packets_leave_first_and_the_bound_cuts_off_others() {
     let mut pair = agreed(&config(), &sent, 0.2);
     let packets = pair.sends(0, 500);
     let marks: Vec<Ecn> = packets.iter().map(|packet| packet.meta.ecn).collect();
-    assert_eq!(runs(&marks), [(Ecn::Capable, 100), (Ecn::NotCapable, 100)]);
+    let [(Ecn::Capable, important), (Ecn::NotCapable, _)] = runs(&marks)[..] else {
+        panic!("two batches: {:?}", runs(&marks));
+    };
+    assert!((60..=140).contains(&important), "{important} of 200");
+    let large: Vec<u32> = packets[..important].iter().filter_map(segment).collect();
     pair.hand(1, packets);
     let [Completion::Received(end)] = &pair.ends(1)[..] else { panic!("it is enough") };
     assert_eq!(check(&sent, &Tensor::from(vec![-1.0; 3_200]), end, Lost::ReadsZero), 40 * 64);
-    let large = (0..200).step_by(2);
-    assert!(large.into_iter().all(|segment| end.arrived.contains(segment)), "none of them is lost");
+    assert_eq!(large.len(), important);
+    assert!(large.iter().all(|&segment| end.arrived.contains(segment)), "none of them is lost");
 }
 
 // spec: M-04 machine
 #[test]
 fn packets_between_important_ones_are_not_missing_before_they_leave() {
     let sent = uneven(400);
+    let is_capable = |packet: &&Owned| packet.meta.ecn == Ecn::Capable;
+    let at_once = agreed(&config(), &sent, 0.2).sends(0, 500);
+    let important = at_once.iter().filter(is_capable).count();
     let mut pair = agreed(&config(), &sent, 0.2);
     let mut capable = 0;
     loop {
@@ -77,13 +89,13 @@ fn packets_between_important_ones_are_not_missing_before_they_leave() {
         if packets.is_empty() {
             break;
         }
-        capable += packets.iter().filter(|packet| packet.meta.ecn == Ecn::Capable).count();
+        capable += packets.iter().filter(is_capable).count();
         pair.hand(1, packets);
         let echoes = pair.sends(1, 99);
         pair.hand(0, echoes);
         pair.wait(Span::from_us(1));
     }
-    assert_eq!(capable, 200, "nothing is lost, so that nothing else has become important");
+    assert_eq!(capable, important, "nothing is lost, so that nothing else has become important");
 }
 
 /// Sends a tensor whose packets are lost by their path, by these chances in percent. Returns the packets of each path in
@@ -128,5 +140,4 @@ fn a_path_that_loses_more_than_the_others_is_left() {
     }
     let [_, lossy, ..] = pass(&mut pair, 5, [1, 25, 1, 1], &mut rng);
     assert!(lossy >= 200, "published: all paths alike, {lossy}");
-    assert_eq!(pair.nodes[0].poll_timeout(), thalweg_core::Time::NEVER);
 }

@@ -23,6 +23,7 @@ use crate::events::Notes;
 use crate::handle::{Handle, pair};
 use crate::lossy::Lossy;
 use crate::pacing::Rein;
+use crate::tap::Tapped;
 
 /// One sending thread: a socket, an engine, and a tree of the job, so that its fragments have numbers of their own.
 struct Lane {
@@ -276,7 +277,8 @@ impl Start<'_> {
             control: Arc::clone(&self.control),
             notes: Notes::new(&config.job, rank),
             end: Arc::clone(&self.end),
-            window: config.window,
+            sending: config.sending(self.address.ip()),
+            tagging: config.tagging.clone(),
             cancel: config.cancel.clone(),
         };
         let (post, engine) = Engine::start(driver, identity, self.deadlines, shared, joining)?;
@@ -324,6 +326,7 @@ fn driver(
     let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
         .map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let host = TrainingHost::new(identity.node, flows);
+    let host = Tapped::new(host, config.tap.clone());
     let host = Lossy::new(host, config.drop_share, identity.rank.into());
     let driver = DriverConfig {
         node: identity.node,

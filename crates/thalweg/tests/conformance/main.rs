@@ -15,6 +15,7 @@ mod hand;
 mod job;
 mod machines;
 mod marks;
+mod paths;
 mod racks;
 mod sockets;
 

@@ -18,7 +18,9 @@ setting               meaning
 ``ports``             UDP ports to choose from, as ``5000-5100``; default: any free port
 ``threads``           most sending threads; the job has the smallest number of all ranks'. Default: one for every
                       4 Gbps of the host's link, at most a quarter of the cores, 1 to 4
-``link_rate_mbps``    rate of the host's link, for that default; default: what the driver of the interface reports
+``link_rate_mbps``    rate of the host's link, for that default and for the rates of deliveries; default: what the driver
+                      of the interface reports
+``paths``             source ports to send from, 1 to 8, of which routers with several equal paths choose one; default 1
 ``numeric``           ``auto``, ``float``, ``fixed:SCALE`` or ``dynamic:SCALE``: what switches add
 ``collective``        ``auto``, ``aggregate``, ``direct``, ``server`` or ``ring``
 ``share_memory``      ``0``, ``false``, ``no``, ``off``: ranks of one host do not combine in memory first
@@ -53,7 +55,7 @@ _log = logging.getLogger("thalweg")
 
 _FLAGS = ("share_memory",)
 _FLAG_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_COUNTS = ("threads", "link_rate_mbps", "gpu_piece_bytes", "gpu_pinned_bytes")
+_COUNTS = ("threads", "link_rate_mbps", "paths", "gpu_piece_bytes", "gpu_pinned_bytes")
 _SECONDS = ("failure_after", "stall_after", "join_timeout", "operation_timeout")
 _TEXTS = (
     "server",
@@ -74,7 +76,6 @@ NAMES = (*_TEXTS, *_COUNTS, *_FLAGS, *_SECONDS)
 # Settings of the library that have no effect on a group yet, and why.
 _REFUSED = {
     "pacing": "sessions from Python are not paced",
-    "paths": "sessions from Python send from one port",
 }
 
 
@@ -94,6 +95,7 @@ class Settings:
     ports: str | None = None
     threads: int | None = None
     link_rate_mbps: int | None = None
+    paths: int | None = None
     numeric: str = "auto"
     collective: str = "auto"
     share_memory: bool = True
