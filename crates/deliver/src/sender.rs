@@ -260,13 +260,7 @@ impl Sender {
     }
 
     /// The receiver has a buffer, and this is the loss that both allow.
-    pub fn on_accept(
-        &mut self,
-        config: &Config,
-        now: Time,
-        wait: Span,
-        loss: LossBound,
-    ) -> Next {
+    pub fn on_accept(&mut self, config: &Config, now: Time, wait: Span, loss: LossBound) -> Next {
         self.heard(now);
         self.is_accepted = true;
         self.loss = self.loss.min(loss);

@@ -26,8 +26,8 @@ use crate::loss::Loss;
 use crate::namespace::Namespace;
 use crate::place::{LinkQueues, Place};
 use crate::queues::Direction;
-use crate::shape::Shape;
 use crate::routed::{self, Path};
+use crate::shape::Shape;
 use crate::spec::{PREFIX_BITS, RoutedLinks, Spec};
 use thalweg_linux::Netlink;
 

@@ -34,5 +34,6 @@ pub use place::{LinkCounters, Place};
 pub use program::Program;
 pub use queues::QueueCounters;
 pub use spec::{
-    MAX_HOSTS_PER_RACK, MAX_RACKS, MAX_ROUTED_LINKS, MAX_SERVERS, Queues, RoutedLinks, Spec, SpecError,
+    MAX_HOSTS_PER_RACK, MAX_RACKS, MAX_ROUTED_LINKS, MAX_SERVERS, Queues, RoutedLinks, Spec,
+    SpecError,
 };

@@ -108,7 +108,9 @@ pub enum SpecError {
     #[error("{0} racks: give 1 to {MAX_RACKS}")]
     Racks(u32),
     /// Too few or too many links, or not two racks.
-    #[error("{links} routed links between {racks} racks: give 2 to {MAX_ROUTED_LINKS} links, and 2 racks")]
+    #[error(
+        "{links} routed links between {racks} racks: give 2 to {MAX_ROUTED_LINKS} links, and 2 racks"
+    )]
     RoutedLinks {
         /// Links asked for.
         links: u32,

@@ -190,13 +190,8 @@ fn without_loss_nothing_is_lost() {
 #[test]
 fn routed_links_are_chosen_by_port_and_the_last_one_loses() {
     let links = RoutedLinks { links: 2, loss_of_last: 0.5 };
-    let spec = Spec {
-        hosts: 2,
-        racks: 2,
-        servers: 1,
-        routed_links: Some(links),
-        ..Spec::default()
-    };
+    let spec =
+        Spec { hosts: 2, racks: 2, servers: 1, routed_links: Some(links), ..Spec::default() };
     let Some(lab) = build_or_skip(&spec) else { return };
     let (from, to) = (lab.host(0), lab.host(1));
     let sent = || -> Vec<u64> {

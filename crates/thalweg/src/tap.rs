@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_core::{
-    Body, Header, Machine, Meta, Outbox, Packet, Reports, Span, Time, Verdict,
-};
+use thalweg_core::{Body, Header, Machine, Meta, Outbox, Packet, Reports, Span, Time, Verdict};
 
 /// Time for which a delayed packet is kept: many others arrive meanwhile.
 const DELAY: Span = Span::from_ms(5);

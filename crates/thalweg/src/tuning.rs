@@ -3,7 +3,8 @@
 use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
 use thalweg_core::{
-    Bytes, FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span, body_bytes_of_mtu,
+    Bytes, FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span,
+    body_bytes_of_mtu,
 };
 use thalweg_deliver::LossBound;
 use thalweg_flow::MessageOrder;

@@ -197,9 +197,7 @@ impl Pending {
     fn end_of_delivery(&mut self, end: Completion) -> Option<Fault> {
         let (side, name, result) = match end {
             Completion::Sent(sent) => (Side::Sends, sent.name, Ok(None)),
-            Completion::Received(received) => {
-                (Side::Receives, received.name, Ok(Some(received)))
-            }
+            Completion::Received(received) => (Side::Receives, received.name, Ok(Some(received))),
             Completion::Failed(failed) => {
                 let side = if failed.buffer.is_some() { Side::Receives } else { Side::Sends };
                 (side, failed.name, Err(failed.failure))

@@ -115,8 +115,7 @@ impl Session {
             Err(error) => return ready(Err(error)),
         };
         let tagging = tagging.unwrap_or_else(|| self.tagging.clone());
-        let call =
-            DeliverCall::Send { values: Arc::clone(&values), loss, priority, tagging };
+        let call = DeliverCall::Send { values: Arc::clone(&values), loss, priority, tagging };
         let delivered = self.deliver(to, number, call);
         delivered.and_then(move |_| {
             let values = Arc::into_inner(values);

@@ -40,7 +40,9 @@ fn run(paths: u16) -> Option<(Vec<Sent>, Vec<Vec<u64>>)> {
         (config.paths, config.link_rate_mbps) = (paths, Some(200));
     };
     let mut carried = Vec::new();
-    let program = |session: &Session| (0..DELIVERIES).map(|number| deliver(session, number, &ended)).collect();
+    let program = |session: &Session| {
+        (0..DELIVERIES).map(|number| deliver(session, number, &ended)).collect()
+    };
     let (_, mut sent): (_, Vec<Vec<Sent>>) = cluster.run(2, change, program, |cluster| {
         for _ in 0..DELIVERIES {
             ends.recv().expect("every delivery ends");

@@ -147,30 +147,34 @@ fn lost_control_packets_are_repeated() {
 #[test]
 fn both_ends_may_poll_and_a_buffer_of_another_length_is_refused() {
     let cluster = Cluster::losing(0.0);
-    cluster.run(2, |_| {}, |session: &Session| {
-        let other = 1 - session.rank();
-        // Both send and receive at once, and neither waits.
-        let mut sent = session.post_send(SendPost::new(other, 5, uneven()));
-        let buffer = ReceivePost::new(other, 5, vec![0.0_f32; VALUES]);
-        let mut received = session.post_receive(buffer);
-        let delivered = polled(&mut received).expect("it ends");
-        assert_eq!(check(&delivered, 0.0, 0.0), 0);
-        assert_eq!(polled(&mut sent).expect("it ends"), uneven());
+    cluster.run(
+        2,
+        |_| {},
+        |session: &Session| {
+            let other = 1 - session.rank();
+            // Both send and receive at once, and neither waits.
+            let mut sent = session.post_send(SendPost::new(other, 5, uneven()));
+            let buffer = ReceivePost::new(other, 5, vec![0.0_f32; VALUES]);
+            let mut received = session.post_receive(buffer);
+            let delivered = polled(&mut received).expect("it ends");
+            assert_eq!(check(&delivered, 0.0, 0.0), 0);
+            assert_eq!(polled(&mut sent).expect("it ends"), uneven());
 
-        let again = session.post_send(SendPost::new(2, 6, vec![0.0_f32])).wait();
-        assert_eq!(again.expect_err("no rank 2").kind(), ErrorKind::Call);
-        let doubles = session.post_send(SendPost::new(other, 6, vec![0.0_f64])).wait();
-        assert_eq!(doubles.expect_err("no doubles").kind(), ErrorKind::Call);
+            let again = session.post_send(SendPost::new(2, 6, vec![0.0_f32])).wait();
+            assert_eq!(again.expect_err("no rank 2").kind(), ErrorKind::Call);
+            let doubles = session.post_send(SendPost::new(other, 6, vec![0.0_f64])).wait();
+            assert_eq!(doubles.expect_err("no doubles").kind(), ErrorKind::Call);
 
-        let refused = if session.rank() == 0 {
-            session.post_send(SendPost::new(1, 7, vec![1.0_f32; 100])).wait().map(drop)
-        } else {
-            session.post_receive(ReceivePost::new(0, 7, vec![1.0_f32; 99])).wait().map(drop)
-        };
-        assert_eq!(refused.expect_err("99 of 100").kind(), ErrorKind::Disagreement);
-        // The session goes on.
-        session.barrier().wait().expect("it ends");
-    });
+            let refused = if session.rank() == 0 {
+                session.post_send(SendPost::new(1, 7, vec![1.0_f32; 100])).wait().map(drop)
+            } else {
+                session.post_receive(ReceivePost::new(0, 7, vec![1.0_f32; 99])).wait().map(drop)
+            };
+            assert_eq!(refused.expect_err("99 of 100").kind(), ErrorKind::Disagreement);
+            // The session goes on.
+            session.barrier().wait().expect("it ends");
+        },
+    );
 }
 
 /// The result of a handle, without waiting in it.
@@ -235,9 +239,10 @@ fn packets_have_the_class_of_their_layer_and_the_ecn_of_their_importance() {
         cluster.run(2, change, |session| send_layers(session, &[0, 2, 3], share));
         let seen = seen.lock().expect("nobody panics with it");
         // The scale of sessions has 256 layers.
-        let classes = seen.classes.iter().map(|&(layer, dscp, is_lost)| {
-            (layer / 64, Dscp::new(dscp).priority(), is_lost)
-        });
+        let classes = seen
+            .classes
+            .iter()
+            .map(|&(layer, dscp, is_lost)| (layer / 64, Dscp::new(dscp).priority(), is_lost));
         classes.collect::<Vec<_>>()
     };
     // Layers 0, 128 and 192 of 256, in seven priorities from 1 on: floor(i * 7 / 256) + 1.

@@ -59,8 +59,7 @@ fn a_network_learns_by_sums_that_lack_something() {
     let steps = 60;
     let exact = train(&STRIPES, 1, steps, 0.0, Policy::default());
     for collective in [Collective::Server, Collective::Ring] {
-        let Trained { accuracy, .. } =
-            train(&STRIPES, 1, steps, 0.05, bounded(BOUND, collective));
+        let Trained { accuracy, .. } = train(&STRIPES, 1, steps, 0.05, bounded(BOUND, collective));
         let off = (accuracy - exact.accuracy).abs();
         assert!(off < 0.05, "{collective:?}: {accuracy} and exactly {}", exact.accuracy);
     }
