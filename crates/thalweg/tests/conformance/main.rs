@@ -17,6 +17,7 @@ mod machines;
 mod marks;
 mod paths;
 mod racks;
+mod rates;
 mod sockets;
 
 macro_rules! arms {
