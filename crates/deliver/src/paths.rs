@@ -5,7 +5,7 @@ use thalweg_transport::Spray;
 
 use crate::config::Config;
 
-/// Most paths that are told apart by the packets that they lose: what one byte numbers.
+/// Most paths whose losses are counted: the numbers of one byte.
 const COUNTED_MAX: u16 = 256;
 
 /// Packets of known fate before a path may be left.

@@ -527,7 +527,7 @@ impl Sender {
         self.halves = has_both.then_some(Halves { left_out, since: None });
     }
 
-    /// Begins the second half of the first pass. Returns false if there is none.
+    /// Begins the second half of the first pass. Returns false if the pass has no other half.
     fn go_on(&mut self, now: Time) -> bool {
         let Some(halves) = self.halves.as_mut().filter(|halves| halves.since.is_none()) else {
             return false;

@@ -10,7 +10,7 @@ const DELAY: Span = Span::from_ms(5);
 /// Decides what becomes of a packet that arrives.
 pub type Tap = Arc<dyn Fn(&Meta, &Header) -> Fate + Send + Sync>;
 
-/// What becomes of a packet.
+/// Fate of a packet that arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It arrives.

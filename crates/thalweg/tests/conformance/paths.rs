@@ -76,7 +76,7 @@ fn deliver(session: &Session, number: u64, ended: &Sender<()>) -> Sent {
 
 /// With eight source ports, those whose link loses packets are left: hardly anything is sent again then, and the other link
 /// carries nearly all.
-// spec: M-02, M-21 lab
+// spec: M-21 lab
 #[test]
 fn a_link_that_loses_packets_is_left() {
     // A session all of whose ports take the same link, which has a chance of 1 in 128, shows nothing.

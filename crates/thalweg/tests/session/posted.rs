@@ -30,7 +30,7 @@ fn uneven() -> Vec<f32> {
     (0..VALUES).map(value).collect()
 }
 
-/// What arrived is right, what did not is `instead`, and that is no more than the bound allows.
+/// Values that arrived are right, the others are `instead`, and no more of them than the bound allows.
 fn check(delivered: &Delivered<Vec<f32>>, share: f64, instead: f32) -> usize {
     let mut expected = uneven();
     for range in &delivered.lost {
@@ -188,7 +188,7 @@ fn polled<T>(handle: &mut thalweg::Handle<T>) -> Result<T, thalweg::Error> {
     }
 }
 
-/// What packets of tensors looked like when they arrived.
+/// Headers of packets of tensors that arrived.
 #[derive(Default)]
 struct Seen {
     /// Code points and ECN of the packets of each layer.
