@@ -58,6 +58,7 @@ fn set(config: &mut SessionConfig, name: &str, value: &Bound<'_, PyAny>) -> PyRe
         "bind" => config.bind = Some(SocketAddr::new(address(&text()?)?, 0)),
         "threads" => config.threads = Some(value.extract()?),
         "link_rate_mbps" => config.link_rate_mbps = Some(value.extract()?),
+        "paths" => config.paths = value.extract()?,
         "numeric" => config.policy = config.policy.numeric(names::numeric(&text()?)?),
         "collective" => config.policy = config.policy.collective(names::collective(&text()?)?),
         "agent" => {
@@ -95,6 +96,7 @@ pub(crate) fn read<'py>(
     settings.set_item("bind", config.bind.map(|bind| bind.ip().to_string()))?;
     settings.set_item("threads", config.threads.or_else(|| session.map(Session::threads)))?;
     settings.set_item("link_rate_mbps", config.link_rate_mbps)?;
+    settings.set_item("paths", config.paths)?;
     settings.set_item("numeric", numeric_name(config.policy.numeric))?;
     settings.set_item("collective", config.policy.collective.name())?;
     let agent = match &config.pacing {

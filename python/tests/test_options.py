@@ -55,7 +55,7 @@ def test_every_setting_has_an_option_a_field_and_a_line_of_the_manual():
     "given, hint",
     [
         ({"pacing": "agent"}, "choose off or scheduled"),
-        ({"paths": 4}, "paths cannot be set"),
+        ({"paths": 0}, "paths is 0: choose 1 or more"),
         ({"sever": "a:1"}, "unknown setting sever"),
         ({"threads": 0}, "1 or more"),
         ({"threads": "two"}, "has to be a number"),
@@ -143,16 +143,6 @@ def test_the_port_of_metrics_is_that_of_the_local_rank(monkeypatch):
     assert meeting._metrics_address(f"127.0.0.1:{port - 3}") == f"127.0.0.1:{port}"
 
 
-def test_settings_without_effect_are_refused_from_every_source(tmp_path, monkeypatch):
-    (tmp_path / "thalweg.toml").write_text("paths = 4\n")
-    with pytest.raises(ValueError, match="thalweg.toml: paths cannot be set"):
-        Settings.load()
-    (tmp_path / "thalweg.toml").unlink()
-    monkeypatch.setenv("THALWEG_PATHS", "4")
-    with pytest.raises(ValueError, match="environment: paths cannot be set"):
-        Settings.load()
-
-
 def test_names_that_moved_work_and_warn():
     with pytest.warns(DeprecationWarning, match="thalweg.tolerance.Drop"):
         assert thalweg.torch.Drop is thalweg.tolerance.Drop
@@ -211,6 +201,7 @@ def test_every_setting_reaches_the_session(run, tmp_path):
         "ports": "20000-40000",
         "threads": 2,
         "link_rate_mbps": 1_000,
+        "paths": 4,
         "numeric": "fixed:1000000",
         "collective": "aggregate",
         "share_memory": False,

@@ -114,6 +114,7 @@ pub(crate) fn lab(arguments: &LabArguments) -> Result<(), Failure> {
         per_packet: arguments.per_packet,
         mtu_bytes: arguments.mtu,
         core_mtu_bytes: None,
+        routed_links: None,
         racks: arguments.racks,
         servers: u32::from(arguments.daemons),
         queues: arguments.queues.queues()?,

@@ -28,6 +28,14 @@ pub struct Config {
     pub echo_every: u32,
     /// How many paths packets are spread over. Default 256: all that one byte can tell apart.
     pub paths: u16,
+    /// Packets in a row that take the same path. Default 1. The kernel carries a batch of packets as one only where they
+    /// have the same source port.
+    // spec: M-21
+    pub path_batch_packets: u32,
+    /// Counts, with up to 256 paths, the packets that each path loses, as bitmaps report them, and hardly uses those that
+    /// lose more than the others. Default false, as published.
+    // spec: M-21
+    pub leaves_lossy_paths: bool,
     /// When the first packet leaves. Default after the receiver has agreed.
     pub start: Start,
     /// Order of tensors that wait. Default by packets, as published.
@@ -80,8 +88,9 @@ pub enum SegmentOrder {
     /// One after the other. What a receiver that has enough cuts off is important or not.
     AsTheyLie,
     /// The important ones before the others, so that a receiver that has enough cuts off what is not important. Magnitudes
-    /// are read once more, when the tensor is posted.
-    // spec: M-04
+    /// are read once more, when the tensor is posted. Packets that follow each other have the same ECN, so that the kernel
+    /// carries them as a batch.
+    // spec: M-04, M-21
     ImportantFirst,
 }
 
@@ -96,6 +105,8 @@ impl Default for Config {
             settling: DelayRate::default().high,
             echo_every: 10,
             paths: 256,
+            path_batch_packets: 1,
+            leaves_lossy_paths: false,
             start: Start::AfterAccept,
             order: SendOrder::Packets,
             segments: SegmentOrder::AsTheyLie,
@@ -144,6 +155,7 @@ impl Config {
         let positive = [
             ("echo_every", u64::from(self.echo_every)),
             ("paths", u64::from(self.paths)),
+            ("path_batch_packets", u64::from(self.path_batch_packets)),
             ("initial_window_packets", u64::from(self.initial_window_packets)),
             ("the least wait", self.waits.min.as_ps()),
             ("max_waiting_answers", u64::from(self.max_waiting_answers)),
@@ -174,6 +186,7 @@ mod tests {
         assert!(check(|c| c.segment_bytes = 1_406).contains("segment_bytes"));
         assert!(check(|c| c.echo_every = 0).contains("echo_every"));
         assert!(check(|c| c.paths = 0).contains("paths"));
+        assert!(check(|c| c.path_batch_packets = 0).contains("path_batch_packets"));
         assert!(check(|c| c.waits.max = Span::from_ns(1)).contains("wait"));
         assert!(check(|c| c.initial_window_packets = 0).contains("initial_window_packets"));
         let rate = |c: &mut Config| {

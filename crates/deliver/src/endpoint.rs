@@ -129,7 +129,13 @@ impl Endpoint {
 
     /// What it did so far.
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats { left_paths: self.outgoing.left_paths(), ..self.stats }
+    }
+
+    /// Path of an answer.
+    fn answer_path(&mut self, dst: NodeId) -> u16 {
+        let known = self.outgoing.answer_path(&self.config, dst);
+        known.unwrap_or_else(|| self.spray.next_path())
     }
 
     /// Takes in a packet whose prefix the caller has [read](peek).
@@ -254,11 +260,13 @@ impl Endpoint {
         encode: impl FnOnce(&mut Header),
     ) -> Option<()> {
         let mut packet = outbox.lend(BodySize::Length(0), Purpose::Control)?;
-        address(&self.config, &mut packet, dst, self.spray.next_path(), encode);
+        let entropy = self.answer_path(dst);
+        address(&self.config, &mut packet, dst, entropy, encode);
         Some(())
     }
 
     fn send_bitmap(&mut self, outbox: &mut dyn Outbox, name: Name, first: u32) -> Option<()> {
+        let entropy = self.answer_path(name.peer);
         let (receiver, count) = self.incoming.window(name, first)?;
         let mut packet = outbox.lend(BodySize::Bytes(bitmap_bytes(count)), Purpose::Control)?;
         if let Body::Bytes(body) = &mut packet.body {
@@ -266,7 +274,6 @@ impl Endpoint {
         }
         let verb = Verb::Bitmap { first, count };
         let control = Control { name: wire_name(&self.config, name), verb };
-        let entropy = self.spray.next_path();
         address(&self.config, &mut packet, name.peer, entropy, |header| control.encode(header));
         Some(())
     }

@@ -18,6 +18,7 @@ mod endpoint;
 mod flight;
 mod incoming;
 mod outgoing;
+mod paths;
 mod peer;
 pub mod plan;
 pub mod policy;

@@ -120,7 +120,7 @@ impl Outgoing {
             if let (Some(note), Body::Bytes(body)) = (note, &mut packet.body) {
                 body.copy_from_slice(&note);
             }
-            let entropy = peer.path();
+            let entropy = peer.paths.next_alone();
             address(config, &mut packet, sender.name.peer, entropy, |header| {
                 control.encode(header);
             });
@@ -174,7 +174,8 @@ impl Outgoing {
     ) -> bool {
         let Some(&slot) = self.names.get(&name) else { return true };
         let sender = &mut self.senders[slot as usize];
-        let wait = self.peers[sender.peer as usize].timeout(config);
+        let peer = &mut self.peers[sender.peer as usize];
+        let wait = peer.timeout(config);
         let next = match verb {
             Verb::Accept { loss } => {
                 let Some(loss) = LossBound::from_millionths(loss) else { return false };
@@ -183,9 +184,9 @@ impl Outgoing {
             // There will be a word about it, so that asking again is no more than a precaution.
             Verb::Hold => sender.on_hold(config, now, wait.max(config.waits.initial)),
             Verb::Bitmap { first, count } => {
-                let Some(next) = sender.on_bitmap(now, wait, first..first + count, body) else {
-                    return false;
-                };
+                let window = first..first + count;
+                let next = sender.on_bitmap(now, wait, window, body, &mut peer.paths);
+                let Some(next) = next else { return false };
                 next
             }
             Verb::Stop => {
@@ -245,6 +246,18 @@ impl Outgoing {
                 self.follow(config, now, slot, next);
             }
         }
+    }
+
+    /// Returns the path of an answer to a node, where it is known which paths to it lose more than the others.
+    // spec: M-21
+    pub fn answer_path(&mut self, config: &Config, node: NodeId) -> Option<u16> {
+        let place = *self.nodes.get(&node).filter(|_| config.counts_losses())?;
+        Some(self.peers[place as usize].paths.next_alone())
+    }
+
+    /// Returns the number of paths that are hardly used, over all peers.
+    pub fn left_paths(&self) -> u64 {
+        self.peers.iter().map(|peer| peer.paths.left() as u64).sum()
     }
 
     /// Gives up a tensor. Returns whether it was there.

@@ -4,12 +4,13 @@ use thalweg_core::{Bytes, NodeId, Rng, Span, Time};
 use thalweg_transport::control::{Acked, ArrivalCount, Lost, PacketInfos, SentPacket};
 use thalweg_transport::messages::Ready;
 use thalweg_transport::{
-    CheckedControl, CongestionControl, ControlStart, Controller, RttEstimator, Spray,
+    CheckedControl, CongestionControl, ControlStart, Controller, RttEstimator,
 };
 use thalweg_wire::deliver::Ack;
 
 use crate::config::Config;
 use crate::flight::{Asked, Flight};
+use crate::paths::Paths;
 
 /// Least number of echoes that the packets of a full window ask for.
 const ECHOES_PER_WINDOW: u64 = 4;
@@ -28,7 +29,7 @@ pub(crate) struct Peer {
     recovery_end: u64,
     /// When a packet last left or an echo came.
     active_at: Time,
-    spray: Spray,
+    pub paths: Paths,
     rtt: RttEstimator,
     /// Packets until the next one that asks for an echo.
     until_echo: u32,
@@ -73,7 +74,7 @@ impl Peer {
             infos: PacketInfos::default(),
             recovery_end: 0,
             active_at: Time::ZERO,
-            spray: Spray::new(config.paths, rng.substream("spray", u64::from(node.0))),
+            paths: Paths::new(config, rng.substream("spray", u64::from(node.0))),
             rtt: RttEstimator::new(config.waits),
             until_echo: 0,
             waiting: Ready::default(),
@@ -125,12 +126,7 @@ impl Peer {
             self.infos.push(number, info);
         }
         self.active_at = now;
-        (self.spray.next_path(), asks)
-    }
-
-    /// The path of a question.
-    pub fn path(&mut self) -> u16 {
-        self.spray.next_path()
+        (self.paths.next(), asks)
     }
 
     /// An echo of a packet of a tensor came back.

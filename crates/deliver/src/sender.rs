@@ -21,6 +21,7 @@ use thalweg_wire::deliver::{Ack, Data, TensorName, Verb, bitmap_bytes};
 use crate::budget::{LossBound, first_segment};
 use crate::call::{Name, Note, PostError, SendCall, Sent};
 use crate::config::{Config, SegmentOrder, SendOrder, Start};
+use crate::paths::{Paths, number};
 use crate::peer::{Departure, Peer, Waiting};
 use crate::policy::{Policy, Segment};
 use crate::segments::{Segments, trailer_limit, value_bytes};
@@ -59,6 +60,10 @@ pub(crate) struct Sender {
     is_spent: bool,
     /// What is known to have arrived: all that is kept for sending again.
     arrived: Bits,
+    /// Time at which the second round of the first pass began, if important segments leave first.
+    second_round: Option<Time>,
+    /// Paths that segments have taken, where losses of paths are counted.
+    taken: Vec<u8>,
     /// The segment that a pass begins with, and how far from there this pass is.
     first: u32,
     done: u32,
@@ -123,6 +128,7 @@ impl Sender {
             && segments.count() <= u32::MAX / 2;
         let its = |index| threshold.is_important(own(index), name.operation, index.into());
         let important = has_rounds.then(|| important(&segments, its));
+        let taken = if config.counts_losses() { segments.count() as usize } else { 0 };
         Ok(Sender {
             name,
             peer,
@@ -133,6 +139,8 @@ impl Sender {
             phase: Phase::Offering,
             is_accepted: false,
             arrived: Bits::new(segments.count()),
+            second_round: None,
+            taken: vec![0; taken],
             first: first_segment(name.operation, segments.tensor_count()),
             done: 0,
             passes: 0,
@@ -279,9 +287,10 @@ impl Sender {
         wait: Span,
         window: Range<u32>,
         bytes: &[u8],
+        paths: &mut Paths,
     ) -> Option<Next> {
         let (first, count) = (window.start, window.end - window.start);
-        let is_window = self.segments.window(first) == Some(window);
+        let is_window = self.segments.window(first) == Some(window.clone());
         if !is_window || bytes.len() != bitmap_bytes(count) as usize {
             return None;
         }
@@ -290,9 +299,15 @@ impl Sender {
             // A copy of an answer to an earlier question.
             return Some(Next::Wait);
         }
+        let sent = self.sent_in(window);
         if !self.arrived.replace(first, count, bytes) {
             return None;
         }
+        // spec: M-21
+        for index in sent {
+            paths.on_fate(self.taken[index as usize], !self.arrived.contains(index));
+        }
+        paths.compare();
         self.heard(now);
         let next = first + count;
         let is_all = next == self.segments.count();
@@ -303,8 +318,12 @@ impl Sender {
     // spec: M-05
     pub fn on_echo(&mut self, now: Time, ack: &Ack) -> Next {
         self.heard_at = now;
-        // Not for good: where packets take many paths, late ones are missing for a while.
-        self.is_spent = ack.is_spent;
+        // Not for good: where packets take many paths, late ones are missing for a while. While important segments leave
+        // first, those between them are not missing.
+        let is_first_round = self.important.is_some()
+            && self.passes == 0
+            && self.second_round.is_none_or(|since| ack.sent_at < since);
+        self.is_spent = ack.is_spent && !is_first_round;
         let is_last = self.phase == Phase::Settling && ack.sent_at == self.last_sent;
         if is_last { self.ask_what_arrived() } else { Next::Wait }
     }
@@ -360,12 +379,18 @@ impl Sender {
         // spec: C-16
         tag.dscp = config.class.unwrap_or(tag.dscp);
         self.done = done + 1;
+        if done >= self.segments.count() {
+            self.second_round.get_or_insert(now);
+        }
         let is_last = self.position(self.done).is_none();
         let wire_bytes = config.overhead_bytes + u32::from(bytes);
         let priority = tag.dscp.priority();
         let senders = self.senders;
         let departure = Departure { tensor: slot, wire_bytes, priority, is_last, senders };
         let (entropy, asks) = peer.on_data(config, now, departure);
+        if let Some(taken) = self.taken.get_mut(index as usize) {
+            *taken = number(entropy);
+        }
 
         let envelope = Envelope {
             dst: self.name.peer,
@@ -492,6 +517,12 @@ impl Sender {
             at = index + 1;
         }
         None
+    }
+
+    /// Segments of a window that were sent and are not known to have arrived, where losses of paths are counted.
+    fn sent_in(&self, window: Range<u32>) -> Vec<u32> {
+        let is_counted = !self.taken.is_empty();
+        window.filter(|&index| is_counted && !self.arrived.contains(index)).collect()
     }
 
     /// Goes through all that is not known to have arrived.

@@ -32,4 +32,7 @@ pub struct Stats {
     pub malformed: u64,
     /// Answers for which there was no room.
     pub no_room: u64,
+    /// Paths that are hardly used now, because they lose more than the others, over all peers.
+    // spec: M-21
+    pub left_paths: u64,
 }

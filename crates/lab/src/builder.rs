@@ -9,6 +9,8 @@
 //!                       br0 in the core
 //! ```
 //!
+//! With [routed links](RoutedLinks) there is no core: the racks are joined by several pairs of `path0`, `path1`, ….
+//!
 //! Every line is a pair of devices. Each end shapes what it sends. Packets are lost where they end:
 //! at `eth0` of a host, and at `br0` of a rack, which is given only what is for the switch itself.
 
@@ -24,8 +26,9 @@ use crate::loss::Loss;
 use crate::namespace::Namespace;
 use crate::place::{LinkQueues, Place};
 use crate::queues::Direction;
+use crate::routed::{self, Path};
 use crate::shape::Shape;
-use crate::spec::Spec;
+use crate::spec::{PREFIX_BITS, RoutedLinks, Spec};
 use thalweg_linux::Netlink;
 
 const HOST_INTERFACE: &str = "eth0";
@@ -59,8 +62,13 @@ impl<'a> Builder<'a> {
         let mut racks = (0..self.spec.racks)
             .map(|rack| self.switch(Some(self.spec.switch_address(rack))))
             .collect::<Result<Vec<Node>, LabError>>()?;
+        if let (Some(links), [first, second]) = (&self.spec.routed_links, &mut racks[..]) {
+            self.route(links, [first, second])?;
+        }
+        let paths = racks[0].paths();
         let mut core = match racks.len() {
             1 => None,
+            _ if self.spec.routed_links.is_some() => None,
             _ => Some(self.switch(None)?),
         };
         if let Some(core) = &mut core {
@@ -87,6 +95,7 @@ impl<'a> Builder<'a> {
         Ok(Lab {
             hosts: places(hosts, HOST_INTERFACE, |host| spec.host_address(host)),
             servers: places(servers, HOST_INTERFACE, |server| spec.server_address(server)),
+            paths,
             racks: places(racks, BRIDGE_INTERFACE, |rack| spec.switch_address(rack)),
             core: core.map(|core| core.into_place(BRIDGE_INTERFACE, Ipv4Addr::UNSPECIFIED)),
         })
@@ -100,7 +109,7 @@ impl<'a> Builder<'a> {
         link::add_bridge(netlink, &bridge)?;
         link::set_mtu(netlink, MAIN, self.spec.mtu_bytes)?;
         if let Some(address) = address {
-            link::add_address(netlink, MAIN, address)?;
+            link::add_address(netlink, MAIN, address, PREFIX_BITS)?;
             if self.spec.lossy_hosts.is_none() {
                 self.lose(netlink, MAIN)?;
             }
@@ -132,7 +141,7 @@ impl<'a> Builder<'a> {
         let shape = Shape::new(self.spec.rate, 1, self.spec.per_packet);
         node.queues = self.connect((rack, &port), (&mut node, &far), shape, self.spec.mtu_bytes)?;
         let netlink = &mut node.namespace.netlink;
-        link::add_address(netlink, MAIN, address)?;
+        link::add_address(netlink, MAIN, address, PREFIX_BITS)?;
         match lossy {
             Lossy::No => {}
             Lossy::Receives => self.lose(netlink, MAIN)?,
@@ -158,6 +167,44 @@ impl<'a> Builder<'a> {
         link::bring_up(netlink, far.index)
     }
 
+    /// Joins two racks by links among which the kernel chooses by ports, each as fast as all hosts of a rack together.
+    fn route(&self, links: &RoutedLinks, racks: [&mut Node; 2]) -> Result<(), LabError> {
+        let [first, second] = racks;
+        let loss = Loss::load_of_udp(links.loss_of_last)?;
+        let mut hops = [Vec::new(), Vec::new()];
+        let last = links.links - 1;
+        for number in 0..links.links {
+            let name = format!("path{number}");
+            let ends = [first.end(name.clone(), None), second.end(name, None)];
+            let far_namespace = second.namespace.file.as_raw_fd();
+            link::add_pair(&mut first.namespace.netlink, &ends[0], None, &ends[1], far_namespace)?;
+            let nodes = [&mut *first, &mut *second];
+            for (rack, (node, end)) in (0..).zip(nodes.into_iter().zip(&ends)) {
+                let netlink = &mut node.namespace.netlink;
+                if self.spec.per_packet {
+                    link::send_one_by_one(netlink, end.index)?;
+                }
+                link::set_mtu(netlink, end.index, self.spec.mtu_bytes)?;
+                let links = self.spec.hosts_per_rack();
+                Shape::new(self.spec.rate, links, self.spec.per_packet)
+                    .apply(netlink, end.index)?;
+                let own = routed::end_address(number, rack);
+                link::add_address(netlink, end.index, own, routed::PREFIX_BITS)?;
+                if let Some(loss) = loss.as_ref().filter(|_| number == last) {
+                    loss.apply(netlink, end.index)?;
+                }
+                link::bring_up(netlink, end.index)?;
+                hops[rack as usize].push((end.index, routed::end_address(number, 1 - rack)));
+            }
+        }
+        for (rack, (node, hops)) in (0..).zip([first, second].into_iter().zip(hops)) {
+            routed::forward(&node.namespace, BRIDGE_INTERFACE)?;
+            let [own, to] = [rack, 1 - rack].map(|rack| self.spec.switch_address(rack));
+            Path { own, to, hops }.add(&mut node.namespace.netlink)?;
+        }
+        Ok(())
+    }
+
     /// Makes a shaped pair and brings its near end up. The far end follows when it is ready: the
     /// last one up can send at once, and of the two that should be the host.
     fn connect(
@@ -168,7 +215,7 @@ impl<'a> Builder<'a> {
         mtu_bytes: u16,
     ) -> Result<Option<LinkQueues>, LabError> {
         let near = &mut near.namespace.netlink;
-        link::add_pair(near, port, MAIN, end, far.namespace.file.as_raw_fd())?;
+        link::add_pair(near, port, Some(MAIN), end, far.namespace.file.as_raw_fd())?;
         let far = &mut far.namespace.netlink;
         for (netlink, index) in [(&mut *near, port.index), (far, end.index)] {
             if self.spec.per_packet {
@@ -226,6 +273,18 @@ impl Node {
         let index = MAIN + self.devices;
         self.devices += 1;
         End { index, name, hardware: address.map(link::hardware_address) }
+    }
+
+    /// The devices of a rack beside its bridge, of which there are none before it has hosts but routed links.
+    fn paths(&self) -> Vec<Place> {
+        let place = |index| Place {
+            address: Ipv4Addr::UNSPECIFIED,
+            interface: "path",
+            index,
+            namespace: Arc::clone(&self.namespace.file),
+            queues: None,
+        };
+        (MAIN + 1..MAIN + self.devices).map(place).collect()
     }
 
     fn is_up(&mut self) -> Result<bool, LabError> {

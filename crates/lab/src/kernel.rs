@@ -26,6 +26,16 @@ pub(crate) const VETH: Ability =
     Ability { what: "virtual Ethernet pairs", option: "CONFIG_VETH", absent: &[libc::EOPNOTSUPP] };
 pub(crate) const ADDRESS: Ability =
     Ability { what: "IPv4 addresses", option: "CONFIG_INET", absent: &[libc::EOPNOTSUPP] };
+pub(crate) const ROUTE: Ability = Ability {
+    what: "routes with several next hops",
+    option: "CONFIG_IP_ROUTE_MULTIPATH",
+    absent: &[libc::EINVAL, libc::EOPNOTSUPP],
+};
+pub(crate) const FORWARDING: Ability = Ability {
+    what: "settings of IPv4 forwarding",
+    option: "CONFIG_SYSCTL and CONFIG_IP_ROUTE_MULTIPATH",
+    absent: &[libc::ENOENT],
+};
 pub(crate) const TBF: Ability = Ability {
     what: "token bucket queues",
     option: "CONFIG_NET_SCH_TBF",

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use crate::builder::Builder;
 use crate::error::LabError;
 use crate::inhabitants;
-use crate::place::Place;
+use crate::place::{LinkCounters, Place};
 use crate::spec::Spec;
 use crate::sys;
 
@@ -30,6 +30,8 @@ pub struct Lab {
     pub(crate) hosts: Vec<Place>,
     pub(crate) servers: Vec<Place>,
     pub(crate) racks: Vec<Place>,
+    /// The ends of routed links in the first rack.
+    pub(crate) paths: Vec<Place>,
     /// The namespace that joins the racks, if there are several.
     pub(crate) core: Option<Place>,
 }
@@ -65,6 +67,12 @@ impl Lab {
     /// One of the further hosts in rack 0. Panics where there is none, as a slice does.
     pub fn server(&self, server: u32) -> &Place {
         &self.servers[server as usize]
+    }
+
+    /// Counters of each of the [routed links](crate::RoutedLinks), at the first rack.
+    // spec: M-21
+    pub fn routed_links(&self) -> Result<Vec<LinkCounters>, LabError> {
+        self.paths.iter().map(Place::counters).collect()
     }
 
     /// The switches of all racks.

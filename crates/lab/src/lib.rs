@@ -23,6 +23,7 @@ mod namespace;
 mod place;
 mod program;
 mod queues;
+mod routed;
 mod shape;
 mod spec;
 mod sys;
@@ -33,4 +34,7 @@ pub use lab::Lab;
 pub use place::{LinkCounters, Place};
 pub use program::Program;
 pub use queues::QueueCounters;
-pub use spec::{MAX_HOSTS_PER_RACK, MAX_RACKS, MAX_SERVERS, Queues, Spec, SpecError};
+pub use spec::{
+    MAX_HOSTS_PER_RACK, MAX_RACKS, MAX_ROUTED_LINKS, MAX_SERVERS, Queues, RoutedLinks, Spec,
+    SpecError,
+};

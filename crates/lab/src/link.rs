@@ -13,7 +13,6 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::error::LabError;
 use crate::kernel::{ADDRESS, BRIDGE, NETLINK, VETH};
-use crate::spec::PREFIX_BITS;
 use thalweg_linux::Netlink;
 
 /// The kernel's number for the loopback device of every namespace.
@@ -46,12 +45,12 @@ pub(crate) fn add_bridge(netlink: &mut Netlink, bridge: &End) -> Result<(), LabE
     add(netlink, message).map_err(|error| BRIDGE.refused(error))
 }
 
-/// Makes a pair whose one end is a port of a bridge in this namespace and whose other end lies in
+/// Makes a pair whose one end is in this namespace, a port of a bridge if one is given, and whose other end lies in
 /// another namespace.
 pub(crate) fn add_pair(
     netlink: &mut Netlink,
     port: &End,
-    bridge: u32,
+    bridge: Option<u32>,
     far: &End,
     far_namespace: RawFd,
 ) -> Result<(), LabError> {
@@ -61,7 +60,7 @@ pub(crate) fn add_pair(
     let data = LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer)));
     let info = vec![LinkInfo::Kind(InfoKind::Veth), data];
     message.attributes.push(LinkAttribute::LinkInfo(info));
-    message.attributes.push(LinkAttribute::Controller(bridge));
+    message.attributes.extend(bridge.map(LinkAttribute::Controller));
     add(netlink, message).map_err(|error| VETH.refused(error))
 }
 
@@ -110,20 +109,21 @@ fn set_flags(netlink: &mut Netlink, index: u32, flags: LinkFlags) -> Result<(), 
     netlink.change(RouteNetlinkMessage::SetLink(message), 0).map_err(|error| NETLINK.refused(error))
 }
 
-/// Gives a link its address.
+/// Gives a link its address, of a network with a prefix of this length.
 pub(crate) fn add_address(
     netlink: &mut Netlink,
     index: u32,
     address: Ipv4Addr,
+    prefix_bits: u8,
 ) -> Result<(), LabError> {
     let mut message = AddressMessage::default();
     message.header = AddressHeader {
         family: AddressFamily::Inet,
-        prefix_len: PREFIX_BITS,
+        prefix_len: prefix_bits,
         index,
         ..AddressHeader::default()
     };
-    let network_bits = u32::MAX << (32 - PREFIX_BITS);
+    let network_bits = u32::MAX << (32 - prefix_bits);
     let broadcast = Ipv4Addr::from_bits(address.to_bits() | !network_bits);
     message.attributes = vec![
         AddressAttribute::Local(IpAddr::V4(address)),

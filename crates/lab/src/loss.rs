@@ -18,11 +18,21 @@ pub(crate) struct Loss(Program);
 impl Loss {
     /// Loads it. `None` where nothing is ever lost.
     pub(crate) fn load(probability: f64) -> Result<Option<Loss>, LabError> {
+        Loss::load_of(probability, Code::new())
+    }
+
+    /// Loads it for UDP packets: others arrive, so that control channels over TCP are as fast as without loss.
+    pub(crate) fn load_of_udp(probability: f64) -> Result<Option<Loss>, LabError> {
+        Loss::load_of(probability, only_udp())
+    }
+
+    /// Loads it behind instructions that let some packets pass.
+    fn load_of(probability: f64, before: Code) -> Result<Option<Loss>, LabError> {
         let threshold = threshold(probability);
         if threshold == 0 {
             return Ok(None);
         }
-        Program::load(&code(threshold), Hook::Device, NAME)
+        Program::load(&code(before, threshold), Hook::Device, NAME)
             .map(|program| Some(Loss(program)))
             .map_err(|error| BPF.refused(error))
     }
@@ -44,11 +54,25 @@ fn threshold(probability: f64) -> u32 {
     (probability * 4_294_967_296.0).round_ties_even() as u32
 }
 
-/// Draws a number and drops the packet if it is below the threshold.
-fn code(threshold: u32) -> Code {
-    const PASS: i32 = 0;
-    const DROP: i32 = 2;
+const PASS: i32 = 0;
+const DROP: i32 = 2;
+
+/// Lets every packet pass that is not UDP.
+fn only_udp() -> Code {
+    /// Place of the protocol of an IPv4 packet, behind an Ethernet header.
+    const PROTOCOL: i32 = 14 + 9;
     let mut code = Code::new();
+    let is_udp = code.label();
+    code.set(Register::R6, Register::R1);
+    code.packet_byte(PROTOCOL);
+    code.go_if(Jump::Equal, Register::R0, libc::IPPROTO_UDP, is_udp);
+    code.exit_with(PASS);
+    code.place(is_udp);
+    code
+}
+
+/// Draws a number and drops the packet if it is below the threshold.
+fn code(mut code: Code, threshold: u32) -> Code {
     let lost = code.label();
     code.call(Helper::Random);
     // The number has 32 bits, but a comparison takes the sign of a constant.

@@ -9,6 +9,8 @@ use thiserror::Error;
 pub const MAX_RACKS: u32 = 4;
 /// Most hosts of one rack.
 pub const MAX_HOSTS_PER_RACK: u32 = 200;
+/// Most links between two racks that are joined by routed links.
+pub const MAX_ROUTED_LINKS: u32 = 8;
 /// Most servers of a lab.
 pub const MAX_SERVERS: u32 = 50;
 
@@ -51,10 +53,24 @@ pub struct Spec {
     pub core_mtu_bytes: Option<u16>,
     /// Racks.
     pub racks: u32,
+    /// Joins two racks by several links, in place of a bridge with one link to each.
+    // spec: M-21
+    pub routed_links: Option<RoutedLinks>,
     /// Further hosts in rack 0, for daemons.
     pub servers: u32,
     /// Queues with strict priorities in each direction of every link. Otherwise each has one queue.
     pub queues: Option<Queues>,
+}
+
+/// Links between two racks, of which packets take one by their addresses and ports, as routers choose among paths of
+/// equal cost. Each is as fast as all hosts of a rack together.
+// spec: M-21
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RoutedLinks {
+    /// Number of links, 2 to [`MAX_ROUTED_LINKS`].
+    pub links: u32,
+    /// Probability from 0 to below 1 that the last link loses a UDP packet, in each direction.
+    pub loss_of_last: f64,
 }
 
 /// Eight queues with strict priorities, of which packets choose one by their code point: see [`Dscp::priority`].
@@ -91,6 +107,16 @@ pub enum SpecError {
     /// Too few or too many racks.
     #[error("{0} racks: give 1 to {MAX_RACKS}")]
     Racks(u32),
+    /// Too few or too many links, or not two racks.
+    #[error(
+        "{links} routed links between {racks} racks: give 2 to {MAX_ROUTED_LINKS} links, and 2 racks"
+    )]
+    RoutedLinks {
+        /// Links asked for.
+        links: u32,
+        /// Racks asked for.
+        racks: u32,
+    },
     /// Too many servers.
     #[error("{0} servers: give at most {MAX_SERVERS}")]
     Servers(u32),
@@ -131,6 +157,7 @@ impl Default for Spec {
             mtu_bytes: MTU_BYTES,
             core_mtu_bytes: None,
             racks: 1,
+            routed_links: None,
             servers: 0,
             queues: None,
         }
@@ -175,6 +202,14 @@ impl Spec {
         }
         if self.hosts < self.racks || self.hosts_per_rack() > MAX_HOSTS_PER_RACK {
             return Err(SpecError::Hosts { hosts: self.hosts, racks: self.racks });
+        }
+        if let Some(RoutedLinks { links, loss_of_last }) = self.routed_links {
+            if self.racks != 2 || !(2..=MAX_ROUTED_LINKS).contains(&links) {
+                return Err(SpecError::RoutedLinks { links, racks: self.racks });
+            }
+            if !(0.0..1.0).contains(&loss_of_last) {
+                return Err(SpecError::Loss(loss_of_last));
+            }
         }
         if self.servers > MAX_SERVERS {
             return Err(SpecError::Servers(self.servers));
@@ -253,12 +288,25 @@ mod tests {
     #[test]
     fn what_cannot_be_says_what_to_change() {
         let slow = Rate::from_bps(99_999).expect("not zero");
+        let routed = |links, loss_of_last| Some(RoutedLinks { links, loss_of_last });
         let cases = [
             (spec(0, 1), "0 hosts in 1 racks: give 1 to 200 hosts a rack"),
             (spec(801, 4), "801 hosts in 4 racks: give 1 to 200 hosts a rack"),
             (spec(1, 2), "1 hosts in 2 racks: give 1 to 200 hosts a rack"),
             (spec(8, 5), "5 racks: give 1 to 4"),
             (spec(8, 0), "0 racks: give 1 to 4"),
+            (
+                Spec { routed_links: routed(2, 0.1), ..spec(8, 3) },
+                "2 routed links between 3 racks: give 2 to 8 links, and 2 racks",
+            ),
+            (
+                Spec { routed_links: routed(1, 0.1), ..spec(8, 2) },
+                "1 routed links between 2 racks: give 2 to 8 links, and 2 racks",
+            ),
+            (
+                Spec { routed_links: routed(2, 1.0), ..spec(8, 2) },
+                "a loss of 1: give a probability from 0 to below 1",
+            ),
             (Spec { servers: 51, ..spec(8, 1) }, "51 servers: give at most 50"),
             (Spec { loss: 1.0, ..spec(8, 1) }, "a loss of 1: give a probability from 0 to below 1"),
             (

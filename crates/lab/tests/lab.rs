@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_core::Rate;
 use thalweg_lab::testing::build_or_skip;
-use thalweg_lab::{Place, Program, Spec};
+use thalweg_lab::{Place, Program, RoutedLinks, Spec};
 
 const PAYLOAD_BYTES: usize = 1_400;
 /// A datagram with its UDP, IP and Ethernet headers.
@@ -183,6 +183,51 @@ fn without_loss_nothing_is_lost() {
     let Some(lab) = build_or_skip(&Spec { hosts: 2, ..Spec::default() }) else { return };
     ping(lab.host(0), lab.host(1));
     assert_eq!(arrivals(lab.host(0), lab.host(1)), 2_000);
+}
+
+/// Every source port takes one link, ports take all links, and the last link loses what it should.
+// spec: M-21 lab
+#[test]
+fn routed_links_are_chosen_by_port_and_the_last_one_loses() {
+    let links = RoutedLinks { links: 2, loss_of_last: 0.5 };
+    let spec =
+        Spec { hosts: 2, racks: 2, servers: 1, routed_links: Some(links), ..Spec::default() };
+    let Some(lab) = build_or_skip(&spec) else { return };
+    let (from, to) = (lab.host(0), lab.host(1));
+    let sent = || -> Vec<u64> {
+        let links = lab.routed_links().expect("counters").into_iter();
+        links.map(|link| link.sent_packets).collect()
+    };
+    let mut lossy_ports = 0;
+    for _ in 0..12 {
+        let before = sent();
+        let arrived = arrivals(from, to);
+        let by_link: Vec<u64> = sent().iter().zip(&before).map(|(now, then)| now - then).collect();
+        let [good, lossy] = by_link[..] else { panic!("two links") };
+        // A few packets of the kernel's own may pass as well.
+        let is_lossy = lossy > good;
+        assert!(good.min(lossy) < 20 && good.max(lossy) >= 2_000, "one link: {by_link:?}");
+        // 1,000 expected; 5 standard deviations are 112.
+        let expected = if is_lossy { 888..=1_112 } else { 2_000..=2_000 };
+        assert!(expected.contains(&arrived), "{arrived} of 2,000 by {by_link:?}");
+        lossy_ports += u32::from(is_lossy);
+    }
+    // That all 12 take one link has a chance of 1 in 2,048.
+    assert!((1..12).contains(&lossy_ports), "{lossy_ports} of 12 ports take the last link");
+    let mut client = to
+        .run(|| TcpStream::connect((lab.server(0).address(), listening(lab.server(0)))))
+        .expect("a place")
+        .expect("TCP loses nothing");
+    client.write_all(b"over a router").expect("sent");
+}
+
+/// A port of a place to which others connect, for the life of the test.
+fn listening(place: &Place) -> u16 {
+    let listener = place.run(|| TcpListener::bind((place.address(), 0))).expect("a place");
+    let listener = listener.expect("a listener");
+    let port = listener.local_addr().expect("bound").port();
+    std::mem::forget(listener);
+    port
 }
 
 /// The links that a program in some namespace sees.

@@ -48,7 +48,7 @@ pub struct EndpointConfig {
     /// Room for what arrives between two turns. A privileged process gets it as asked for, others
     /// as far as the system's limit allows. 4 MiB by default: 60 super-packets, or 1 ms at 30 Gbps.
     pub receive_buffer_bytes: usize,
-    /// Room for what the interface has not sent yet, limited likewise. 512 KiB by default: what is
+    /// Room for what the interface has not sent yet, of all paths together, limited likewise. 512 KiB by default: what is
     /// in there can no longer be reordered, so it is only as much as keeps an interface busy.
     pub send_buffer_bytes: usize,
 }
@@ -316,8 +316,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sets the room for what the interface has not sent yet, on all paths.
+    /// Sets the room for what the interface has not sent yet, of all paths together.
+    // spec: F-07
     pub(crate) fn set_send_buffer_bytes(&self, bytes: usize) -> io::Result<()> {
+        let bytes = bytes / self.sockets.len();
         self.sockets.iter().try_for_each(|socket| set_send_buffer(socket, bytes))
     }
 }
@@ -358,7 +360,7 @@ fn forbid_fragments(socket: &Socket, is_ipv6: bool) -> io::Result<()> {
 fn grow_buffers(socket: &Socket, config: &EndpointConfig) -> io::Result<()> {
     forced(socket, libc::SO_RCVBUFFORCE, config.receive_buffer_bytes)
         .or_else(|_| socket.set_recv_buffer_size(config.receive_buffer_bytes))?;
-    set_send_buffer(socket, config.send_buffer_bytes)
+    set_send_buffer(socket, config.send_buffer_bytes / usize::from(config.paths.max(1)))
 }
 
 fn set_send_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {

@@ -233,11 +233,12 @@ impl Director<SimulatedHost> for ScenarioDirector<'_> {
         match event {
             Event::Flow(thalweg_flow::Event::Sent(sent)) => self.end(now, node, &sent, true),
             Event::Flow(thalweg_flow::Event::Failed(sent)) => self.end(now, node, &sent, false),
-            // No job of a scenario has a mesh or probes its paths.
+            // No job of a scenario has a mesh, posts deliveries or probes its paths.
             Event::Flow(thalweg_flow::Event::Received(_))
             | Event::Server(_)
             | Event::Paths(_)
-            | Event::Mesh { .. } => {}
+            | Event::Mesh { .. }
+            | Event::Delivery { .. } => {}
             Event::Sum { job, event: SumEvent::Finished { operation, coverage, .. } } => {
                 self.jobs.on_sum(now, node, (job, operation), &coverage);
             }

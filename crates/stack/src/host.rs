@@ -99,6 +99,14 @@ pub enum Event {
         /// The event.
         event: mesh::Event,
     },
+    /// The end of a delivery that the application posted.
+    // spec: M-10
+    Delivery {
+        /// Job of the delivery.
+        job: JobId,
+        /// The end.
+        end: thalweg_deliver::Completion,
+    },
 }
 
 /// Why an operation cannot begin. The caller is at fault.
@@ -310,6 +318,15 @@ impl<T: Transport> Host<T, Participant> {
     pub fn worker_mut(&mut self, job: JobId) -> Option<&mut Worker> {
         match self.participant_mut(job)? {
             Participant::Aggregate(worker) => Some(worker),
+            _ => None,
+        }
+    }
+
+    /// The deliveries that the application posts in a job.
+    // spec: M-10
+    pub fn deliveries_mut(&mut self, job: JobId) -> Option<&mut thalweg_deliver::Endpoint> {
+        match self.participant_mut(job)? {
+            Participant::Deliveries(endpoint) => Some(endpoint),
             _ => None,
         }
     }
@@ -553,6 +570,7 @@ impl<J: JobMachine> Jobs<J> {
                     Event::Sum { job, event }
                 }
                 JobEvent::Mesh(event) => Event::Mesh { job, event },
+                JobEvent::Delivery(end) => Event::Delivery { job, end },
             });
         }
     }

@@ -36,6 +36,8 @@ pub enum JobEvent {
     Sum(SumEvent),
     /// An event of an operation that is not a sum.
     Mesh(mesh::Event),
+    /// The end of a delivery that the application posted.
+    Delivery(thalweg_deliver::Completion),
 }
 
 /// A node's part in one job, by the collective that the job uses.
@@ -49,6 +51,10 @@ pub enum Participant {
     /// Everything but sums, over flows straight between ranks. It takes calls by
     /// [`Host::mesh_mut`](crate::Host::mesh_mut) and not by [`submit`](JobMachine::submit).
     Mesh(Box<mesh::Mesh>),
+    /// Deliveries that the application posts, by [`Host::deliveries_mut`](crate::Host::deliveries_mut) and not by
+    /// [`submit`](JobMachine::submit).
+    // spec: M-10
+    Deliveries(Box<thalweg_deliver::Endpoint>),
 }
 
 impl Participant {
@@ -61,6 +67,7 @@ impl Participant {
             Participant::Server(node) => node.set_segment_bytes(segment_bytes),
             Participant::Ring(ring) => ring.set_segment_bytes(segment_bytes),
             Participant::Mesh(mesh) => mesh.set_segment_bytes(segment_bytes),
+            Participant::Deliveries(endpoint) => endpoint.set_segment_bytes(segment_bytes),
         }
     }
 }
@@ -74,7 +81,7 @@ impl JobMachine for Participant {
             }
             Participant::Server(node) => node.submit(now, call),
             Participant::Ring(ring) => ring.submit(now, call),
-            Participant::Mesh(_) => Err(SubmitError::NotAWorker),
+            Participant::Mesh(_) | Participant::Deliveries(_) => Err(SubmitError::NotAWorker),
         }
     }
 
@@ -83,6 +90,7 @@ impl JobMachine for Participant {
             Participant::Server(node) => node.outgoing(),
             Participant::Ring(ring) => ring.outgoing(),
             Participant::Mesh(mesh) => mesh.outgoing(),
+            Participant::Deliveries(endpoint) => endpoint.outgoing(),
             Participant::Aggregate(_) => 0,
         }
     }
@@ -93,6 +101,7 @@ impl JobMachine for Participant {
             Participant::Server(node) => node.set_class(now, class),
             Participant::Ring(ring) => ring.set_class(now, class),
             Participant::Mesh(mesh) => mesh.set_class(now, class),
+            Participant::Deliveries(endpoint) => endpoint.set_class(class.dscp()),
         }
     }
 
@@ -103,11 +112,12 @@ impl JobMachine for Participant {
             Participant::Server(node) => node.handle_checked(now, prefix, packet),
             Participant::Ring(ring) => ring.handle_checked(now, prefix, packet),
             Participant::Mesh(mesh) => mesh.handle_checked(now, prefix, packet),
+            Participant::Deliveries(endpoint) => endpoint.handle_checked(now, prefix, packet),
         }
     }
 }
 
-machine_of_variants!(Participant { Aggregate, Server, Ring, Mesh });
+machine_of_variants!(Participant { Aggregate, Server, Ring, Mesh, Deliveries });
 
 impl Reports for Participant {
     type Event = JobEvent;
@@ -119,6 +129,7 @@ impl Reports for Participant {
             Participant::Server(node) => node.poll_event().map(JobEvent::Sum),
             Participant::Ring(ring) => ring.poll_event().map(JobEvent::Sum),
             Participant::Mesh(mesh) => mesh.poll_event().map(JobEvent::Mesh),
+            Participant::Deliveries(endpoint) => endpoint.poll_event().map(JobEvent::Delivery),
         }
     }
 }
@@ -130,6 +141,7 @@ impl Check for Participant {
             Participant::Server(node) => node.check(),
             Participant::Ring(ring) => ring.check(),
             Participant::Mesh(mesh) => mesh.check(),
+            Participant::Deliveries(endpoint) => endpoint.check(),
         }
     }
 }

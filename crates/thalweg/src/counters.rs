@@ -23,6 +23,8 @@ pub struct Counters {
     pub ring_delivery: DeliveryCounters,
     /// By the parameter server and its worker, in sums with a loss bound, if the rank leads its host.
     pub server_delivery: DeliveryCounters,
+    /// By deliveries that the program [posted](crate::Session::post_send), without lost bytes: each has its own.
+    pub posted_delivery: DeliveryCounters,
 }
 
 /// Counters of sums that travel by deliveries.

@@ -23,7 +23,7 @@ use thalweg_core::{NodeId, Span, Time};
 use thalweg_net::{Driver, DriverError, Waker};
 use thalweg_stack::{Event, TrainingHost};
 
-pub(crate) use command::{Command, Sum, Summed};
+pub(crate) use command::{Command, Deliver, DeliverCall, Sum, Summed};
 pub(crate) use comparison::{JointOperation, OpenPart};
 pub(crate) use departure::Leaving;
 pub(crate) use membership::{Joined, ring_of};
@@ -33,7 +33,9 @@ use crate::error::{Error, ErrorKind};
 use crate::events::Notes;
 use crate::handle::Reply;
 use crate::lossy::Lossy;
-use crate::window::Window;
+use crate::tagging::Tagging;
+use crate::tap::Tapped;
+use crate::tuning::Sending;
 use comparison::Comparison;
 use departure::{Departing, Departures};
 use membership::Membership;
@@ -194,8 +196,10 @@ pub(crate) struct Shared {
     pub control: Control,
     pub notes: Notes,
     pub end: Arc<End>,
-    /// Congestion control of sums in the network.
-    pub window: Window,
+    /// Settings of all transports of the session.
+    pub sending: Sending,
+    /// Classes of the packets of deliveries.
+    pub tagging: Tagging,
     /// Interrupts the session.
     pub cancel: Cancel,
 }
@@ -270,7 +274,7 @@ impl Post {
 }
 
 /// The driver of a rank's machines. It loses packets in tests.
-pub(crate) type HostDriver = Driver<Lossy<TrainingHost>>;
+pub(crate) type HostDriver = Driver<Lossy<Tapped<TrainingHost>>>;
 
 /// The engine, on its own thread.
 pub(crate) struct Engine {
@@ -278,7 +282,8 @@ pub(crate) struct Engine {
     inbox: Receiver<Command>,
     identity: Identity,
     deadlines: Deadlines,
-    window: Window,
+    sending: Sending,
+    tagging: Tagging,
     cancel: Cancel,
     control: Control,
     notes: Notes,
@@ -311,14 +316,15 @@ impl Engine {
     ) -> Result<(Post, JoinHandle<()>), Error> {
         let waker = driver.waker().map_err(Error::system("cannot make a wake-up"))?;
         let (commands, inbox) = channel();
-        let Shared { control, notes, end, window, cancel } = shared;
+        let Shared { control, notes, end, sending, tagging, cancel } = shared;
         let joining = Some((driver.now(), joining));
         let engine = Engine {
             driver,
             inbox,
             identity,
             deadlines,
-            window,
+            sending,
+            tagging,
             cancel,
             control,
             notes,
@@ -369,7 +375,7 @@ impl Engine {
         command: impl FnOnce(&mut TrainingHost, Time) -> R,
         events: impl FnMut(Event),
     ) -> R {
-        self.driver.command(|lossy, now| command(lossy.machine_mut(), now), events)
+        self.driver.command(|lossy, now| command(lossy.machine_mut().machine_mut(), now), events)
     }
 
     /// Takes in the events of the machines.

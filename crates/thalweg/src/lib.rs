@@ -46,6 +46,8 @@ pub mod metrics;
 mod pacing;
 mod policy;
 mod session;
+pub mod tagging;
+mod tap;
 mod tuning;
 mod value;
 mod window;
@@ -57,10 +59,13 @@ pub use half::{bf16, f16};
 pub use handle::{Handle, HandleFuture};
 pub use pacing::{AGENT_SOCKET, Pacing};
 pub use policy::{Collective, Numeric, Policy, Priority, Reduce, Reliability};
-pub use session::{Memory, ReduceOptions, Reduced, Session, SessionBuilder, SessionConfig};
+pub use session::{
+    Delivered, Memory, ReceivePost, ReduceOptions, Reduced, SendPost, Session, SessionBuilder,
+    SessionConfig,
+};
 pub use thalweg_aggregate::Recovery;
 pub use thalweg_core::Element;
-pub use thalweg_deliver::LossBound;
+pub use thalweg_deliver::{LossBound, Lost};
 pub use thalweg_net::{Offload, Wait};
 pub use thalweg_values::{Coverage, Missing, Part};
 pub use value::Value;
@@ -86,5 +91,6 @@ pub mod internal {
     pub use crate::events::{Event, listen};
     pub use crate::lossy::{Lossy, PacketLimit};
     pub use crate::session::ByteMemory;
+    pub use crate::tap::{Fate, Tap};
     pub use crate::value::Array;
 }

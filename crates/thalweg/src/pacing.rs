@@ -22,6 +22,7 @@ use crate::events::{Note, Notes};
 use crate::lossy::Lossy;
 use crate::policy::{Collective, Policy};
 use crate::session::SessionConfig;
+use crate::tap::Tapped;
 pub(crate) use relations::Hosts;
 use shared::{Counts, Paced, Shared};
 
@@ -126,8 +127,8 @@ impl PacedSession {
         let session = Time::ZERO + Span::from_ns(elapsed);
         let paced = Paced::new(Arc::clone(&self.shared), session, driver.now());
         driver.set_pacer(Some(Box::new(paced.clone())));
-        let follow = |lossy: &mut Lossy<TrainingHost>, _| {
-            lossy.machine_mut().follow_class(Box::new(paced));
+        let follow = |lossy: &mut Lossy<Tapped<TrainingHost>>, _| {
+            lossy.machine_mut().machine_mut().follow_class(Box::new(paced));
         };
         driver.command(follow, |_| {});
         lock(&self.wakers).push(waker);

@@ -2,6 +2,7 @@
 
 mod builder;
 mod config;
+mod deliver;
 mod exchange;
 mod lane;
 mod lent;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use self::builder::SessionBuilder;
 pub use self::config::SessionConfig;
+pub use self::deliver::{Delivered, ReceivePost, SendPost};
 pub use self::memory::{ByteMemory, Memory};
 pub use self::missing::Reduced;
 pub use self::options::ReduceOptions;
@@ -32,6 +34,7 @@ use crate::events::{Note, Notes};
 use crate::handle::Handle;
 use crate::metrics::{self, Endpoint};
 use crate::policy::Policy;
+use crate::tagging::Tagging;
 
 /// One rank's part in a job.
 ///
@@ -62,6 +65,8 @@ pub struct Session {
     /// Number of hosts.
     hosts: u32,
     policy: Policy,
+    /// Classes of the packets of deliveries.
+    tagging: Tagging,
     /// Serves the metrics, if it has an address to. It uses the sending threads, so it goes before them.
     endpoint: Option<Endpoint>,
     metrics: Arc<metrics::Source>,
@@ -121,12 +126,13 @@ impl Session {
         metrics.set_part(part.lanes.address(), part.lanes.posts());
         let endpoint = config.metrics.map(|bind| serve(bind, &metrics)).transpose()?;
         let (rank, ranks, policy) = (config.rank, config.ranks, config.policy);
+        let tagging = config.tagging.clone();
         let (hosts, source) = (part.hosts.count(), Arc::clone(&metrics));
         let parts = Parts::begin_with(config, part, move |part| {
             source.set_part(part.lanes.address(), part.lanes.posts());
         });
         let pid = std::process::id();
-        Ok(Session { pid, rank, ranks, hosts, policy, endpoint, metrics, parts })
+        Ok(Session { pid, rank, ranks, hosts, policy, tagging, endpoint, metrics, parts })
     }
 
     /// This rank, from 0.

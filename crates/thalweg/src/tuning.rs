@@ -3,11 +3,14 @@
 use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
 use thalweg_core::{
-    FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span, body_bytes_of_mtu,
+    Bytes, FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span,
+    body_bytes_of_mtu,
 };
-use thalweg_deliver::LossBound;
+use thalweg_deliver::{LossBound, SegmentOrder};
 use thalweg_flow::MessageOrder;
-use thalweg_transport::control::{Aimd, Dctcp, Delay, DelayRate};
+use thalweg_transport::control::{
+    Aimd, Dctcp, Delay, DelayRate, RateFloor, RateStart, SampledClasses,
+};
 use thalweg_transport::{Credentials, RtoLimits};
 use thalweg_wire::tag::{Key, Secrets};
 
@@ -57,6 +60,20 @@ pub(crate) fn is_ring(hosts: u64, bytes: u64) -> bool {
     bytes >= hosts * CHUNK_BYTES * u64::from(PIECES_IN_FLIGHT)
 }
 
+/// Rate of a link that nobody knows.
+const ASSUMED_LINK_RATE: Rate = Rate::from_gbps(10);
+
+/// Round trip above which a rate of deliveries falls, at least: hosts that sleep between packets are late by some of it.
+const DELIVERY_HIGH: Span = Span::from_ms(2);
+
+/// Bytes that may wait on the path of a delivery before its rate falls: about two ports of a small switch.
+const QUEUE_BYTES: u64 = 250_000;
+
+/// Packets of deliveries in a row that take the same path: the kernel carries a batch as one only if they have the same
+/// source port. Slow interfaces get shorter batches anyway.
+// spec: M-21
+const PATH_BATCH_PACKETS: u32 = 16;
+
 /// How many layers of a model are told apart.
 pub(crate) const LAYERS: u16 = 256;
 
@@ -100,36 +117,59 @@ pub(crate) fn switch(me: NodeId, secrets: Secrets) -> switch::Config {
     }
 }
 
-/// Deliveries between the hosts of a job: thresholds of their rates for hosts that sleep between packets, and
-/// steps for links from 100 Mbps on.
+/// Settings of a session that all its transports have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sending {
+    /// Congestion control.
+    pub window: Window,
+    /// Number of source ports.
+    pub paths: u16,
+    /// Rate of the host's link, if it is known.
+    pub link_rate: Option<Rate>,
+}
+
+/// Deliveries between the hosts of a job.
+///
+/// Rates follow the rules that scenarios have by default. Thresholds are for hosts that sleep between packets, and for queues,
+/// which hold bytes: on a link of 100 Mbps a full port of 128 KiB is 10 ms, and a rate that falls above 2 ms leaves the link
+/// idle. Where the rate of the link is not known, it is taken to be fast.
+// spec: M-08, M-17, M-18, M-19, M-21
 pub(crate) fn delivery(
-    job: JobId,
-    epoch: u32,
-    key: Key,
+    credentials: Credentials,
     give_up_after: Span,
-    window: Window,
-    rng: Rng,
+    sending: &Sending,
+    rank: u32,
 ) -> Delivery {
+    let line_rate = sending.link_rate.unwrap_or(ASSUMED_LINK_RATE);
+    let high = line_rate.serialization(Bytes::new(QUEUE_BYTES)).max(DELIVERY_HIGH);
     let rate = DelayRate {
-        line_rate: Rate::from_gbps(10),
-        floor: Rate::from_mbps(1),
-        low: Span::from_us(500),
-        high: Span::from_ms(2),
+        line_rate,
+        floor: Rate::from_mbps(1).min(line_rate),
+        low: high / 4,
+        high,
         reference: Span::from_us(200),
         step: Rate::from_mbps(4),
-        burst: Span::from_us(200),
+        // As long as a sleeping host may be late.
+        burst: DELIVERY_HIGH,
+        classes: SampledClasses::MostUrgent,
+        cuts_to: RateFloor::Arrivals,
+        starts_at: RateStart::Shared,
         ..DelayRate::default()
     };
     let endpoint = thalweg_deliver::Config {
-        control: window.control(rate, rate),
-        settling: rate.high,
-        paths: 1,
+        control: sending.window.control(rate, rate),
+        settling: DELIVERY_HIGH,
+        paths: sending.paths,
+        path_batch_packets: PATH_BATCH_PACKETS,
+        leaves_lossy_paths: true,
+        segments: SegmentOrder::ImportantFirst,
         waits: RtoLimits { min: Span::from_ms(2), ..thalweg_deliver::Config::default().waits },
         give_up_after,
-        credentials: Credentials { job, epoch, key: Some(key) },
+        credentials,
         ..thalweg_deliver::Config::default()
     };
     // What a call allows is the least of what both ends do.
+    let rng = Rng::new(rank.into());
     Delivery { endpoint, loss: LossBound::ANY, layers: LAYERS, ..Delivery::new(rng) }
 }
 
@@ -214,6 +254,7 @@ pub(crate) fn segment_bytes(mtu_bytes: u16) -> u32 {
 mod tests {
     use thalweg_control::JobBudgets;
     use thalweg_core::{MTU_BYTES, MTU_BYTES_MAX};
+    use thalweg_transport::Control;
     use thalweg_transport::control::NewReno;
     use thalweg_wire::tag::Secret;
 
@@ -241,7 +282,9 @@ mod tests {
     fn a_window_reaches_every_transport() {
         let (job, key, wait) = (JobId(1), Key([1; 16]), Span::from_s(1));
         for window in Window::ALL {
-            let delivery = delivery(job, 1, key, wait, window, Rng::new(1)).endpoint;
+            let credentials = Credentials { job, epoch: 1, key: Some(key) };
+            let sending = Sending { window, paths: 1, link_rate: None };
+            let delivery = delivery(credentials, wait, &sending, 1).endpoint;
             let flow = flow(job, 1, key, wait, window);
             let controls = [worker(window).control, flow.control, delivery.control];
             let is_named = !matches!(window, Window::Auto | Window::Delay);
@@ -249,6 +292,32 @@ mod tests {
             assert_eq!(controls[0] == controls[2], is_named, "{window}");
             assert_eq!(controls[0], window.control(Aimd::DELAY, Aimd::DELAY), "{window}");
         }
+    }
+
+    // spec: M-08, M-17, M-18, M-19 machine
+    #[test]
+    fn deliveries_follow_the_rate_of_the_link() {
+        let credentials = Credentials { job: JobId(1), epoch: 1, key: Some(Key([1; 16])) };
+        let rate = |link_rate| {
+            let sending = Sending { window: Window::default(), paths: 4, link_rate };
+            let endpoint = delivery(credentials, Span::from_s(1), &sending, 1).endpoint;
+            endpoint.check().expect("the settings work");
+            assert_eq!(endpoint.paths, 4);
+            let Control::DelayRate(rate) = endpoint.control else { panic!("a rate by delay") };
+            assert_eq!(rate.classes, SampledClasses::MostUrgent);
+            assert_eq!((rate.cuts_to, rate.starts_at), (RateFloor::Arrivals, RateStart::Shared));
+            (rate.line_rate, rate.high)
+        };
+        let links = [100, 1_000, 10_000].map(Rate::from_mbps);
+        let highs = links.map(|link| {
+            let (line_rate, high) = rate(Some(link));
+            assert_eq!(line_rate, link);
+            high
+        });
+        assert_eq!(highs, [20, 2, 2].map(Span::from_ms));
+        assert_eq!(rate(None), (ASSUMED_LINK_RATE, Span::from_ms(2)));
+        let slowest = Rate::from_bps(100_000).expect("not zero");
+        assert_eq!(rate(Some(slowest)).0, slowest);
     }
 
     // spec: F-07 machine

@@ -128,7 +128,7 @@ fn mean_magnitude(segment: TensorSlice<'_>) -> Option<f32> {
     sum_of_segment(segment).map(|sum| sum / segment.len() as f32)
 }
 
-fn sum_of_segment(segment: TensorSlice<'_>) -> Option<f32> {
+pub(crate) fn sum_of_segment(segment: TensorSlice<'_>) -> Option<f32> {
     match segment {
         TensorSlice::Length(_) => None,
         TensorSlice::Values(values) => Some(sum_of_magnitudes(values)),

@@ -47,6 +47,7 @@ impl Stage {
             servers: 1,
             mtu_bytes: arguments.mtu,
             core_mtu_bytes: None,
+            routed_links: None,
             queues,
         })?;
         Ok(Stage { daemons: Daemons::in_lab(&lab, threads)?, lab: Some(lab), jobs })

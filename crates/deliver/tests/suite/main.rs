@@ -6,6 +6,7 @@ mod congestion;
 mod controls;
 mod exchange;
 mod hostile;
+mod paths;
 mod repair;
 mod rules;
 mod shuttle;

@@ -151,6 +151,9 @@ fn plan(seed: u64, met: &mut Met) -> Plan {
     }
     let line_rate = Rate::from_gbps(1 + rng.below(20));
     config.control = DelayRate { line_rate, ..DelayRate::default() }.into();
+    let mut batches = Rng::new(seed).stream("batches");
+    config.path_batch_packets = 1 + batches.below(20) as u32;
+    config.leaves_lossy_paths = batches.chance(0.5);
     let network = thalweg_fabric::Config { faults: faults(&mut rng), ..Default::default() };
     let mut posts = Vec::new();
     let mut transfers = Vec::new();

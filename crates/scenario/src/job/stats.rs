@@ -45,7 +45,7 @@ impl WorkerStats {
             }
         };
         match participant {
-            Participant::Mesh(_) => WorkerStats::default(),
+            Participant::Mesh(_) | Participant::Deliveries(_) => WorkerStats::default(),
             Participant::Aggregate(worker) => {
                 let stats = worker.stats();
                 WorkerStats {

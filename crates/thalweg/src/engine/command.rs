@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use thalweg_collective::{SubmitError, SumCall, mesh};
 use thalweg_control::{ControlEvent, Failure, FromRank};
-use thalweg_core::{Element, Fingerprint, JobId, Time};
+use thalweg_core::{Element, Fingerprint, JobId, Operation, Time};
+use thalweg_deliver::{Endpoint, LossBound, Lost, Name, PostError, ReceiveCall, SendCall};
 use thalweg_stack::{Event, HostError, Participant, TrainingHost};
 use thalweg_values::{Coverage, Tensor};
 use thalweg_wire::aggregate::Scale;
@@ -13,11 +14,12 @@ use super::Engine;
 use super::comparison::{Begun, JointOperation, OpenPart};
 use super::departure::Leaving;
 use super::membership::Membership;
-use super::pending::{BegunSum, Fault, Peer, fault_of_mesh};
+use super::pending::{BegunSum, Fault, Peer, Side, fault_of_mesh};
 use crate::counters::{Counters, DeliveryCounters};
 use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
-use crate::policy::Policy;
+use crate::policy::{Policy, Priority};
+use crate::tagging::Tagging;
 use crate::tuning::LAYERS;
 
 /// Something to do.
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     /// Values of one rank, or of any, of which the type and the length in bytes may be known. Ends with the rank and
     /// their bytes.
     Receive { from: Option<u32>, tag: u64, values: (Option<Element>, Option<u64>), reply: Reply },
+    /// A delivery to or from one rank. Ends with `Option<Received>`: what was received.
+    Deliver(Deliver),
     /// Event of the control channel.
     Control(ControlEvent),
     /// The next operation has this number. For the first sending thread, while nothing is under way.
@@ -58,6 +62,23 @@ pub(crate) struct Sum {
     /// The part of the operation that it is.
     pub part: OpenPart,
     pub reply: Reply,
+}
+
+/// A delivery to post.
+// spec: M-10
+pub(crate) struct Deliver {
+    /// The other rank.
+    pub rank: u32,
+    /// Number of the delivery between the two, in this direction.
+    pub number: u64,
+    pub call: DeliverCall,
+    pub reply: Reply,
+}
+
+/// One side of a delivery.
+pub(crate) enum DeliverCall {
+    Send { values: Arc<Tensor>, loss: LossBound, priority: Priority, tagging: Tagging },
+    Receive { buffer: Tensor, loss: LossBound, lost: Lost },
 }
 
 /// A sum over all hosts, and which of them are in it.
@@ -106,6 +127,7 @@ impl Engine {
                     );
                 }
             }
+            Command::Deliver(deliver) => self.deliver(deliver, events),
             Command::Control(event) => self.hear(event, events),
             Command::Count(reply) => reply.end(Ok(self.counters())),
             Command::Leave(how, reply) => self.depart(how, reply),
@@ -117,7 +139,8 @@ impl Engine {
             Command::Sum(Sum { reply, .. })
             | Command::Call(_, reply)
             | Command::Send { reply, .. }
-            | Command::Receive { reply, .. } => reply.fail(failure),
+            | Command::Receive { reply, .. }
+            | Command::Deliver(Deliver { reply, .. }) => reply.fail(failure),
             Command::Control(_)
             | Command::Begin(_)
             | Command::CountFrom(_)
@@ -204,12 +227,43 @@ impl Engine {
         }
     }
 
+    /// Posts one side of a delivery.
+    // spec: M-10
+    fn deliver(&mut self, deliver: Deliver, events: &mut Vec<Event>) {
+        let Deliver { rank, number, call, reply } = deliver;
+        let Some(membership) = &self.membership else { return reply.fail(not_joined()) };
+        let node = membership.node_of(rank).filter(|_| rank != self.identity.rank);
+        let Some(peer) = node else {
+            return reply.fail(Error::call(format!("rank {rank} is no other rank of the job")));
+        };
+        let lane = membership.delivery_lane();
+        let name = Name { peer, operation: Operation(number), tensor: 0 };
+        let side = match call {
+            DeliverCall::Send { .. } => Side::Sends,
+            DeliverCall::Receive { .. } => Side::Receives,
+        };
+        let post = |host: &mut TrainingHost, now| {
+            host.deliveries_mut(lane).map(|endpoint| call.post(endpoint, now, name))
+        };
+        // What ends at once is looked at after this.
+        match self.command(post, |event| events.push(event)) {
+            Some(Ok(())) => {
+                let is_sender = side == Side::Receives;
+                let peer = Peer { rank: Some(rank), is_sender, at: self.driver.now() };
+                self.pending.delivery(side, name, peer, reply);
+            }
+            Some(Err(error)) => reply.fail(Error::of(ErrorKind::Call, error)),
+            None => reply.fail(not_joined()),
+        }
+    }
+
     fn counters(&mut self) -> Counters {
         let net = *self.driver.stats();
         let Some(membership) = &self.membership else {
             return Counters { net, ..Counters::default() };
         };
         let (job, lossy_lanes) = (membership.job(), membership.lossy_lanes());
+        let posted = membership.delivery_lane();
         let count = |host: &mut TrainingHost, _| {
             let [ring_delivery, server_delivery] = lossy_lanes.map(|lane| delivery(host, lane));
             let worker = host.worker_mut(job).map(|worker| {
@@ -218,11 +272,37 @@ impl Engine {
             });
             let (worker, window_bytes, round_trips, scale) = worker.unwrap_or_default();
             let other_version = host.other_version();
-            let deliveries =
-                Counters { ring_delivery, server_delivery, other_version, ..Counters::default() };
+            let posted_delivery = delivery(host, posted);
+            let deliveries = Counters {
+                ring_delivery,
+                server_delivery,
+                posted_delivery,
+                other_version,
+                ..Counters::default()
+            };
             Counters { net, worker, window_bytes, round_trips, scale, ..deliveries }
         };
         self.command(count, |_| {})
+    }
+}
+
+impl DeliverCall {
+    fn post(self, endpoint: &mut Endpoint, now: Time, name: Name) -> Result<(), PostError> {
+        match self {
+            DeliverCall::Send { values, loss, priority, tagging } => {
+                let call = SendCall {
+                    loss,
+                    layer: priority.layer().unwrap_or(LAYERS - 1),
+                    layers: LAYERS,
+                    policy: tagging.policy(),
+                    ..SendCall::new(name, values)
+                };
+                endpoint.post_send(now, call)
+            }
+            DeliverCall::Receive { buffer, loss, lost } => {
+                endpoint.post_receive(now, ReceiveCall { name, buffer, loss, lost })
+            }
+        }
     }
 }
 
@@ -231,11 +311,12 @@ fn not_joined() -> Error {
     Error::internal("an operation was called before the rank had joined its job")
 }
 
-/// Counters of the member that sums on a lane by deliveries.
+/// Counters of the deliveries on a lane.
 fn delivery(host: &TrainingHost, lane: JobId) -> DeliveryCounters {
     let (transport, member) = match host.participant(lane) {
         Some(Participant::Ring(ring)) => (ring.delivery_stats(), ring.counters()),
         Some(Participant::Server(node)) => (node.delivery_stats(), node.counters()),
+        Some(Participant::Deliveries(endpoint)) => (Some(endpoint.stats()), Default::default()),
         _ => return DeliveryCounters::default(),
     };
     DeliveryCounters {

@@ -57,7 +57,8 @@ impl Engine {
         let is_done = self.pending.is_empty() && self.comparison.first_shared().is_none();
         // A set-up that others wait for needs it.
         let is_paused = self.membership.as_ref().is_some_and(|own| own.is_paused());
-        let is_quiet = is_done && !is_paused && self.driver.machine().machine().outgoing() == 0;
+        let is_quiet =
+            is_done && !is_paused && self.driver.machine().machine().machine().outgoing() == 0;
         let linger = self.deadlines.linger;
         let Some(Departing { how, since, .. }) = &mut self.leaving else { return false };
         if *how == Leaving::WhenDone && !is_done {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use thalweg_aggregate::{JobParameters, Setup, Worker};
-use thalweg_collective::{mesh, ring, server};
+use thalweg_collective::{Delivery, mesh, ring, server};
 use thalweg_control::{
     ControlEvent, Diagnosis, Failure, FailureKind, FromRank, JobTree, LANES, Place, Welcome,
 };
-use thalweg_core::{JobId, NodeId, Rng, Time};
+use thalweg_core::{JobId, NodeId, Time};
 use thalweg_stack::{Event, Participant, TrainingHost};
 use thalweg_transport::Credentials;
 use thalweg_transport::path::PathProber;
@@ -18,8 +18,8 @@ use super::{Deadlines, Engine, HostDriver, Identity, lock};
 use crate::error::{Error, ErrorKind};
 use crate::events::Note;
 use crate::policy::{Collective, Policy};
-use crate::tuning;
-use crate::window::Window;
+use crate::tagging::Tagging;
+use crate::tuning::{self, Sending};
 
 /// The lanes of a job: ids next to its own, each with a key of its own, for transports beside
 /// aggregation.
@@ -30,6 +30,8 @@ const SERVER_LANE: usize = 3;
 const LOSSY_RING_LANE: usize = 4;
 const LOSSY_SERVER_LANE: usize = 5;
 const _: () = assert!(LOSSY_SERVER_LANE == LANES, "every lane has a key, and every key a lane");
+/// Deliveries that the application posts, with the key of the mesh: seals cover the lane.
+const DELIVERY_LANE: usize = 6;
 /// Lanes are set up once.
 const LANE_EPOCH: u32 = 1;
 
@@ -145,12 +147,22 @@ impl Membership {
         self.answered_round > self.epoch
     }
 
+    /// The lane of deliveries that the application posts.
+    pub fn delivery_lane(&self) -> JobId {
+        lane(self.job, DELIVERY_LANE)
+    }
+
+    /// The node of a rank.
+    pub fn node_of(&self, rank: u32) -> Option<NodeId> {
+        self.welcome.roster.get(rank as usize)?.node_of(self.tree)
+    }
+
     pub fn mesh_lane(&self) -> JobId {
         lane(self.job, MESH_LANE)
     }
 
     pub fn mesh<'a>(&self, driver: &'a HostDriver) -> Option<&'a mesh::Mesh> {
-        driver.machine().machine().mesh(self.mesh_lane())
+        driver.machine().machine().machine().mesh(self.mesh_lane())
     }
 }
 
@@ -214,7 +226,8 @@ impl Engine {
         let job = JobTree { job: welcome.ticket.job, tree }.id();
         let Some(lane_keys) = welcome.lane_keys.get(tree as usize) else { return };
         let is_leader = welcome.is_leader(rank);
-        let entered = match participants(&welcome, self.identity, self.deadlines, self.window) {
+        let settings = (self.deadlines, &self.sending, &self.tagging);
+        let entered = match participants(&welcome, self.identity, settings) {
             Ok(participants) => participants,
             Err(error) => return self.fail(error),
         };
@@ -352,31 +365,39 @@ fn lane(job: JobId, lane: usize) -> JobId {
 fn participants(
     welcome: &Welcome,
     identity: Identity,
-    deadlines: Deadlines,
-    window: Window,
+    (deadlines, sending, tagging): (Deadlines, &Sending, &Tagging),
 ) -> Result<Vec<(JobId, Participant)>, Error> {
     let tree = identity.thread;
     let job = JobTree { job: welcome.ticket.job, tree }.id();
     let lane_keys = &welcome.lane_keys[tree as usize];
     let flow = |at: usize| {
         let key = lane_keys[at - 1];
-        tuning::flow(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), window)
+        tuning::flow(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), sending.window)
     };
     let nodes = welcome.roster.iter().filter_map(|place| place.node_of(tree)).collect();
     let config = mesh::Config { flow: flow(MESH_LANE), ..mesh::Config::new(nodes, identity.rank) };
     let mesh = mesh::Mesh::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;
-    let mut all = vec![(lane(job, MESH_LANE), Participant::Mesh(Box::new(mesh)))];
+    let delivery = |at: usize, key: usize| {
+        let key = Some(lane_keys[key - 1]);
+        let credentials = Credentials { job: lane(job, at), epoch: LANE_EPOCH, key };
+        let delivery =
+            tuning::delivery(credentials, deadlines.give_up_after(), sending, identity.rank);
+        Delivery { policy: tagging.policy(), ..delivery }
+    };
+    let Delivery { endpoint, rng, .. } = delivery(DELIVERY_LANE, MESH_LANE);
+    let deliveries = thalweg_deliver::Endpoint::new(endpoint, rng.stream("delivery"))
+        .map_err(|error| Error::of(ErrorKind::Internal, error))?;
+    let mut all = vec![
+        (lane(job, MESH_LANE), Participant::Mesh(Box::new(mesh))),
+        (lane(job, DELIVERY_LANE), Participant::Deliveries(Box::new(deliveries))),
+    ];
     if !welcome.is_leader(identity.rank) {
         return Ok(all);
     }
-    let worker = Worker::new(tuning::worker(window));
+    let worker = Worker::new(tuning::worker(sending.window));
     let worker = worker.map_err(|error| Error::of(ErrorKind::Internal, error))?;
     all.push((job, Participant::Aggregate(Box::new(worker))));
-    let delivery = |at: usize| {
-        let key = lane_keys[at - 1];
-        let rng = Rng::new(identity.rank.into());
-        tuning::delivery(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), window, rng)
-    };
+    let delivery = |at: usize| delivery(at, at);
     let (leaders, seat) = leaders(welcome, identity);
     for (at, delivery) in [(RING_LANE, None), (LOSSY_RING_LANE, Some(delivery(LOSSY_RING_LANE)))] {
         let (chunk_bytes, pieces_in_flight) = match delivery {
@@ -386,7 +407,7 @@ fn participants(
         let config = ring::Config {
             chunk_bytes,
             pieces_in_flight,
-            flow: tuning::ring_flow(window, flow(at)),
+            flow: tuning::ring_flow(sending.window, flow(at)),
             delivery,
             ..ring::Config::new(leaders.clone(), seat)
         };

@@ -6,11 +6,12 @@ use thalweg_collective::Event as SumEvent;
 use thalweg_collective::mesh::{self, Transfer};
 use thalweg_control::{Failure, FailureKind};
 use thalweg_core::{JobId, Operation, Time};
+use thalweg_deliver::{Completion, Failure as DeliveryFailure, Name};
 use thalweg_stack::Event;
 
 use super::Summed;
 use super::comparison::{Begun, OpenPart};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
 
 /// Who waits for what.
@@ -19,8 +20,17 @@ pub(super) struct Pending {
     sums: BTreeMap<(JobId, Operation), (BegunSum, Reply)>,
     calls: BTreeMap<Operation, (Begun, Reply)>,
     transfers: BTreeMap<Transfer, (Peer, Reply)>,
+    /// Deliveries, by the side of this rank and their name.
+    deliveries: BTreeMap<(Side, Name), (Peer, Reply)>,
     /// What can only fail, once everybody knows why.
     doomed: Vec<Reply>,
+}
+
+/// The side of a delivery on which this rank is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Side {
+    Sends,
+    Receives,
 }
 
 /// The part of a sum that a sending thread has begun.
@@ -92,17 +102,27 @@ impl Pending {
         self.transfers.insert(transfer, (peer, reply));
     }
 
-    /// The transfer that waits longest.
+    /// Keeps a delivery until it ends.
+    // spec: M-10
+    pub fn delivery(&mut self, side: Side, name: Name, peer: Peer, reply: Reply) {
+        self.deliveries.insert((side, name), (peer, reply));
+    }
+
+    /// The transfer or delivery that waits longest.
     pub fn oldest_transfer(&self) -> Option<Peer> {
-        self.transfers.first_key_value().map(|(_, (peer, _))| *peer)
+        let transfer = self.transfers.first_key_value().map(|(_, (peer, _))| *peer);
+        let deliveries = self.deliveries.values().map(|(peer, _)| *peer);
+        transfer.into_iter().chain(deliveries).min_by_key(|peer| peer.at)
     }
 
     pub fn has_transfer_with(&self, rank: u32) -> bool {
-        self.transfers.values().any(|(peer, _)| peer.rank == Some(rank))
+        let mut all = self.transfers.values().chain(self.deliveries.values());
+        all.any(|(peer, _)| peer.rank == Some(rank))
     }
 
     pub fn is_empty(&self) -> bool {
-        let is_any_left = !self.sums.is_empty() || !self.calls.is_empty();
+        let is_any_left =
+            !self.sums.is_empty() || !self.calls.is_empty() || !self.deliveries.is_empty();
         !is_any_left && self.doomed.is_empty() && self.transfers.is_empty()
     }
 
@@ -140,6 +160,7 @@ impl Pending {
                 Some(Fault::Sums(failure))
             }
             Event::Mesh { event, .. } => self.end_of_mesh(event),
+            Event::Delivery { end, .. } => self.end_of_delivery(end),
             Event::Flow(_) | Event::Server(_) | Event::Paths(_) => None,
         }
     }
@@ -170,13 +191,42 @@ impl Pending {
         }
     }
 
+    /// Ends a delivery. One that the two ends do not agree about fails alone, and one whose other end is silent fails the
+    /// job.
+    // spec: M-10
+    fn end_of_delivery(&mut self, end: Completion) -> Option<Fault> {
+        let (side, name, result) = match end {
+            Completion::Sent(sent) => (Side::Sends, sent.name, Ok(None)),
+            Completion::Received(received) => (Side::Receives, received.name, Ok(Some(received))),
+            Completion::Failed(failed) => {
+                let side = if failed.buffer.is_some() { Side::Receives } else { Side::Sends };
+                (side, failed.name, Err(failed.failure))
+            }
+        };
+        let (peer, reply) = self.deliveries.remove(&(side, name))?;
+        match result {
+            Ok(received) => reply.end_with(Box::new(received)),
+            Err(failure @ DeliveryFailure::Refused(_)) => {
+                reply.fail(Error::of(ErrorKind::Disagreement, failure));
+            }
+            Err(DeliveryFailure::Silent) => {
+                self.doom(reply);
+                let rank = peer.rank.unwrap_or_default();
+                let text = format!("rank {rank} did not answer a delivery for too long");
+                return Some(Fault::Own(Failure::new(FailureKind::Timeout, text, vec![rank])));
+            }
+        }
+        None
+    }
+
     /// Ends everything with one error.
     pub fn fail(&mut self, error: &Error) {
         let sums = std::mem::take(&mut self.sums).into_values().map(|(_, reply)| reply);
         let calls = std::mem::take(&mut self.calls).into_values().map(|(_, reply)| reply);
         let transfers = std::mem::take(&mut self.transfers).into_values().map(|(_, reply)| reply);
         let doomed = std::mem::take(&mut self.doomed);
-        for reply in sums.chain(calls).chain(transfers).chain(doomed) {
+        let deliveries = std::mem::take(&mut self.deliveries).into_values().map(|(_, reply)| reply);
+        for reply in sums.chain(calls).chain(transfers).chain(deliveries).chain(doomed) {
             reply.fail(error.clone());
         }
     }

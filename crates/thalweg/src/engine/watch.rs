@@ -151,7 +151,8 @@ impl Engine {
     /// Reports values that fixed point has lost, and a scale that fell.
     pub(super) fn report_precision(&mut self) {
         let Some(job) = self.membership.as_ref().map(|membership| membership.job()) else { return };
-        let Some(Participant::Aggregate(worker)) = self.driver.machine().machine().participant(job)
+        let Some(Participant::Aggregate(worker)) =
+            self.driver.machine().machine().machine().participant(job)
         else {
             return;
         };

@@ -13,6 +13,7 @@ use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::pacing::Pacing;
 use crate::policy::Policy;
+use crate::tagging::Tagging;
 use crate::window::Window;
 
 /// Settings of a [`Session`] that has not joined yet, from [`Session::builder`].
@@ -172,6 +173,13 @@ impl SessionBuilder {
     /// interface reports.
     pub fn link_rate_mbps(mut self, link_rate_mbps: u32) -> SessionBuilder {
         self.config.link_rate_mbps = Some(link_rate_mbps);
+        self
+    }
+
+    /// Classes of the packets of deliveries. Default front layers first.
+    // spec: M-14
+    pub fn tagging(mut self, tagging: Tagging) -> SessionBuilder {
+        self.config.tagging = tagging;
         self
     }
 

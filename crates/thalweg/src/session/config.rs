@@ -21,6 +21,9 @@ use crate::error::{Error, ErrorKind};
 use crate::lossy::PacketLimit;
 use crate::pacing::Pacing;
 use crate::policy::Policy;
+use crate::tagging::Tagging;
+use crate::tap::Tap;
+use crate::tuning::Sending;
 use crate::window::Window;
 
 /// Settings of a [`Session`](crate::Session), as data. [`Session::builder`](crate::Session::builder) sets them one by
@@ -96,7 +99,14 @@ pub struct SessionConfig {
     /// interface reports. Virtual interfaces report nothing of use, and then only cores count.
     // spec: F-04
     pub link_rate_mbps: Option<u32>,
-    /// Number of source ports to send from, 1 to 8. Default 1.
+    /// Classes of the packets of deliveries: of bounded sums by servers and rings, and of what the session
+    /// [posts](crate::Session::post_send). Default front layers first.
+    // spec: M-14
+    pub tagging: Tagging,
+    /// Number of source ports to send from, 1 to 8. Default 1. Routers with several equal paths choose one by the port.
+    /// Deliveries take all ports in turn, a batch of packets each, and leave those that lose more than the others; a
+    /// message of a flow takes one, and sums in switches all take the first.
+    // spec: M-21
     pub paths: u16,
     /// Segmentation and coalescing of datagrams by the kernel. Default where it can.
     pub offload: Offload,
@@ -120,6 +130,9 @@ pub struct SessionConfig {
     /// Longest packets that reach the session, for tests of paths that become narrow. Default as long as any.
     #[doc(hidden)]
     pub packet_limit: PacketLimit,
+    /// Looks at the packets received, and loses or delays some, for tests. Default none.
+    #[doc(hidden)]
+    pub tap: Option<Tap>,
 }
 
 impl SessionConfig {
@@ -162,6 +175,7 @@ impl SessionConfig {
             share_memory: true,
             threads: None,
             link_rate_mbps: None,
+            tagging: Tagging::default(),
             paths: 1,
             offload: Offload::Kernel,
             mtu_bytes: None,
@@ -171,6 +185,7 @@ impl SessionConfig {
             metrics: None,
             drop_share: 0.0,
             packet_limit: PacketLimit::default(),
+            tap: None,
         }
     }
 
@@ -230,12 +245,22 @@ impl SessionConfig {
     /// Most sending threads of this rank, which sends from an address of this host.
     // spec: F-04
     pub(super) fn threads_max(&self, own: IpAddr) -> u32 {
-        let link_rate = || match self.link_rate_mbps {
+        // There are at most as many hosts as ranks, and ranks of one host are not known yet.
+        self.threads.unwrap_or_else(|| default_threads(self.link_rate(own), self.ranks))
+    }
+
+    /// Rate of the link of this host, which sends from an address of it. `None` if nothing is known.
+    fn link_rate(&self, own: IpAddr) -> Option<Rate> {
+        match self.link_rate_mbps {
             Some(mbps) => Rate::from_bps(u64::from(mbps) * 1_000_000),
             None => link_rate_of(own),
-        };
-        // There are at most as many hosts as ranks, and ranks of one host are not known yet.
-        self.threads.unwrap_or_else(|| default_threads(link_rate(), self.ranks))
+        }
+    }
+
+    /// Settings that all transports of the session have in common.
+    // spec: M-19, M-21
+    pub(super) fn sending(&self, own: IpAddr) -> Sending {
+        Sending { window: self.window, paths: self.paths, link_rate: self.link_rate(own) }
     }
 
     /// Names of settings that were given and have no effect.

@@ -25,6 +25,7 @@ use crate::handle::{Handle, pair};
 use crate::lossy::Lossy;
 use crate::pacing::{Hosts, PacedSession, PacedSum};
 use crate::policy::Collective;
+use crate::tap::Tapped;
 
 /// One sending thread: a socket, an engine, and a tree of the job, so that its fragments have numbers of their own.
 struct Lane {
@@ -283,7 +284,8 @@ impl Start<'_> {
             control: Arc::clone(&self.control),
             notes: Notes::new(&config.job, rank),
             end: Arc::clone(&self.end),
-            window: config.window,
+            sending: config.sending(self.address.ip()),
+            tagging: config.tagging.clone(),
             cancel: config.cancel.clone(),
         };
         let (post, engine) = Engine::start(driver, identity, self.deadlines, shared, joining)?;
@@ -362,6 +364,7 @@ fn driver(
     let flows = thalweg_flow::Endpoint::new(thalweg_flow::Config::default())
         .map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let host = TrainingHost::new(identity.node, flows);
+    let host = Tapped::new(host, config.tap.clone());
     let host = Lossy::new(host, config.drop_share, identity.rank.into());
     let host = host.with_limit(config.packet_limit.clone());
     let driver = DriverConfig {

@@ -156,6 +156,14 @@ impl Cluster {
         Cluster { switch: switch.expect("its port is free again"), ..self }
     }
 
+    /// The lab that it runs in.
+    pub fn lab(&self) -> Option<&Lab> {
+        match &self.ground {
+            Ground::Loopback => None,
+            Ground::Lab(lab) => Some(lab),
+        }
+    }
+
     /// All switches, by rack.
     pub fn switches(&self) -> impl Iterator<Item = &SwitchDaemon> {
         std::iter::once(&self.switch).chain(&self.further)

@@ -15,7 +15,9 @@ mod hand;
 mod job;
 mod machines;
 mod marks;
+mod paths;
 mod racks;
+mod rates;
 mod sockets;
 
 macro_rules! arms {

@@ -10,6 +10,8 @@ mod direct;
 mod halves;
 mod limits;
 mod pacing;
+mod posted;
 mod precision;
+mod training;
 
 use cluster::Cluster;

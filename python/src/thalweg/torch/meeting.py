@@ -110,6 +110,7 @@ def meet(given: Rendezvous, settings: Settings) -> Met:
             ports=settings.ports,
             threads=settings.threads,
             link_rate_mbps=settings.link_rate_mbps,
+            paths=settings.paths,
             numeric=settings.numeric,
             collective=_collective(settings),
             share_memory=settings.share_memory,

@@ -28,6 +28,7 @@ class Given(typing.TypedDict, total=False):
     ports: str | None
     threads: int | None
     link_rate_mbps: int | None
+    paths: int | None
     numeric: str | None
     collective: str | None
     share_memory: bool | None

@@ -18,7 +18,9 @@ setting               meaning
 ``ports``             UDP ports to choose from, as ``5000-5100``; default: any free port
 ``threads``           most sending threads; the job has the smallest number of all ranks'. Default: one for every
                       4 Gbps of the host's link, at most a quarter of the cores, 1 to 4
-``link_rate_mbps``    rate of the host's link, for that default; default: what the driver of the interface reports
+``link_rate_mbps``    rate of the host's link, for that default and for the rates of deliveries; default: what the driver
+                      of the interface reports
+``paths``             source ports to send from, 1 to 8, of which routers with several equal paths choose one; default 1
 ``numeric``           ``auto``, ``float``, ``fixed:SCALE`` or ``dynamic:SCALE``: what switches add
 ``collective``        ``auto``, ``aggregate``, ``direct``, ``server`` or ``ring``
 ``share_memory``      ``0``, ``false``, ``no``, ``off``: ranks of one host do not combine in memory first
@@ -58,7 +60,7 @@ AGENT_SOCKET = "/run/thalweg-agent.sock"
 
 _FLAGS = ("share_memory",)
 _FLAG_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-_COUNTS = ("threads", "link_rate_mbps", "gpu_piece_bytes", "gpu_pinned_bytes")
+_COUNTS = ("threads", "link_rate_mbps", "paths", "gpu_piece_bytes", "gpu_pinned_bytes")
 _SECONDS = ("failure_after", "stall_after", "join_timeout", "operation_timeout")
 _TEXTS = (
     "server",
@@ -78,10 +80,6 @@ _TEXTS = (
     "metrics",
 )
 NAMES = (*_TEXTS, *_COUNTS, *_FLAGS, *_SECONDS)
-# Settings of the library that have no effect on a group yet, and why.
-_REFUSED = {
-    "paths": "sessions from Python send from one port",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +98,7 @@ class Settings:
     ports: str | None = None
     threads: int | None = None
     link_rate_mbps: int | None = None
+    paths: int | None = None
     numeric: str = "auto"
     collective: str = "auto"
     share_memory: bool = True
@@ -119,7 +118,7 @@ class Settings:
         values = _from_file(pathlib.Path(os.environ.get("THALWEG_CONFIG", "thalweg.toml")))
         from_environment = {
             name: os.environ[f"THALWEG_{name.upper()}"]
-            for name in (*NAMES, *_REFUSED)
+            for name in NAMES
             if f"THALWEG_{name.upper()}" in os.environ
         }
         check_names(from_environment, "the environment")
@@ -174,10 +173,8 @@ class Settings:
 
 
 def check_names(values: collections.abc.Iterable[str], source: str) -> None:
-    """Raises ValueError for a setting that is unknown or has no effect."""
+    """Raises ValueError for a setting that is unknown."""
     for name in values:
-        if name in _REFUSED:
-            raise ValueError(f"{source}: {name} cannot be set: {_REFUSED[name]}")
         if name not in NAMES:
             raise ValueError(f"{source}: unknown setting {name}; there are {', '.join(NAMES)}")
 
