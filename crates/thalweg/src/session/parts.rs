@@ -260,7 +260,7 @@ impl Parts {
         let part = Part::join(&config, end, Arc::clone(&self.calls))?;
         let Agreed { first, has_transfers } = part.agree_on_calls()?;
         if has_transfers {
-            // Not before the others know it, too. All have the same reason.
+            // The others learn of it before this rank is gone: all end for the same reason.
             let _ = part.leave();
             let text = format!(
                 "{narrow}; but values were sent from rank to rank, and some may be lost: start the job again"
