@@ -9,7 +9,7 @@
 //! A job has its plan whatever others do, and what others leave of the link. Traffic of no job has a guaranteed share as
 //! well, as large as that of a job that sends. Packets of a job keep their order, since a job has one leaf.
 //!
-//! What is changed is written to a file before, with what was there, and restored in the end. A lock on the file shows that
+//! The interface's own queues are written to a file before they are replaced, and restored in the end. A lock on the file shows that
 //! its process lives; who starts after a killed one finds a file without a lock, restores the interface and removes it.
 // spec: C-16, E-14
 
@@ -47,7 +47,7 @@ const PIECE_BYTES: u32 = 64 << 10;
 /// Name of a file, before the number of its network namespace.
 const PREFIX: &str = "interface-";
 
-/// What a job may do at the interface.
+/// Share of a job at the interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Leaf {
     /// Number of the leaf.
@@ -66,7 +66,7 @@ impl Leaf {
         u32::from(MAJOR) << 16 | u32::from(FIRST_LEAF + number)
     }
 
-    /// Whether there can be a leaf of this number.
+    /// Returns whether there can be a leaf of this number.
     pub fn is_valid(number: u16) -> bool {
         number < LEAVES_MAX
     }
@@ -98,7 +98,7 @@ struct Saved {
     scope: Scope,
     name: String,
     parent: u32,
-    /// What was there, if somebody had put it there.
+    /// The discipline that was there, if somebody had put it there.
     original: Option<SavedDiscipline>,
 }
 

@@ -12,7 +12,7 @@ use thalweg_control::local::{AgentLink, Obeys, ToJob};
 use thalweg_core::Rate;
 use thalweg_lab::testing::build_or_skip;
 use thalweg_lab::{Lab, Place, Queues, Spec};
-use thalweg_linux::{Discipline, Netlink};
+use thalweg_linux::{Discipline, Handle, Netlink};
 use thalweg_pace::{Covers, Enforce, Settings};
 
 const HOSTS: u32 = 2;
@@ -133,7 +133,8 @@ fn an_interface_has_classes_while_a_program_needs_them() {
         });
         let mut all = all.expect("a host").expect("they are described");
         // The kernel chooses handles of those that it was given none for.
-        all.iter_mut().for_each(|discipline| discipline.handle.major &= 1);
+        let below = all.iter_mut().filter(|discipline| discipline.parent != Handle::ROOT);
+        below.for_each(|discipline| discipline.handle = Handle { major: 0, minor: 0 });
         all.sort_by_key(|discipline| u32::from(discipline.parent));
         all
     };

@@ -12,6 +12,7 @@ use crate::traffic::traffic_control;
 // From the kernel's `rtnetlink.h`.
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
+const TCA_DUMP_INVISIBLE: u16 = 10;
 /// Length of `struct tcmsg`.
 const TCMSG_BYTES: usize = 20;
 /// Flags in the type of an attribute.
@@ -35,6 +36,9 @@ impl Discipline {
     pub fn all(netlink: &mut Netlink, index: u32) -> io::Result<Vec<Discipline>> {
         let mut question = TcMessage::default();
         question.header.index = index as i32;
+        // Those that other disciplines have made are not described otherwise.
+        let invisible = DefaultNla::new(TCA_DUMP_INVISIBLE, Vec::new());
+        question.attributes.push(TcAttribute::Other(invisible));
         let answers = netlink.dump(RouteNetlinkMessage::GetQueueDiscipline(question))?;
         let of_device = |bytes: &Vec<u8>| word(bytes, 4) == Some(index);
         Ok(answers.iter().filter(|bytes| of_device(bytes)).filter_map(|it| parse(it)).collect())

@@ -84,7 +84,7 @@ impl Leaves {
         self.has_changed = true;
     }
 
-    /// What each job may do from now on, if that has changed.
+    /// Returns the shares of all jobs from now on, if any has changed.
     pub(super) fn take_changed(&mut self, now: Time, line: Rate) -> Option<Vec<Leaf>> {
         if !std::mem::take(&mut self.has_changed) {
             return None;

@@ -76,7 +76,7 @@ impl Flight {
         self.shards[shard].in_order.pop_lost(|sent| fragments.awaits(sent))
     }
 
-    /// What leaves from now on overtakes what is in flight, of which only time shows whether it is lost.
+    /// Forgets the order of what is in flight: later packets overtake it, and only time shows whether it is lost.
     // spec: C-16
     pub fn forget_order(&mut self) {
         for shard in &mut self.shards {

@@ -12,7 +12,7 @@ use thalweg_control::pacing::since_epoch;
 use crate::embedded::TOKEN;
 use crate::tools::{now, sleep};
 
-/// What `thalweg bench-train` takes.
+/// Arguments of `thalweg bench-train`.
 #[derive(Args)]
 pub struct TrainArguments {
     /// The server of the job
@@ -33,7 +33,7 @@ pub struct TrainArguments {
     /// Milliseconds before each iteration's sum
     #[arg(long)]
     compute_ms: u64,
-    /// How many iterations
+    /// Number of iterations
     #[arg(long)]
     iterations: u32,
     /// When to begin, in milliseconds since 1970

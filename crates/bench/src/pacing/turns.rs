@@ -20,7 +20,7 @@ const START_AFTER: Duration = Duration::from_millis(2_500);
 /// Number of jobs, and hosts of each.
 const JOBS: u32 = 2;
 const RANKS: u32 = 2;
-/// What a link carries of values, in bits a second: 1 Gbps less headers and gaps.
+/// Values that a link carries, in bits a second: 1 Gbps less headers and gaps.
 const GOODPUT_BPS: f64 = 0.92e9;
 
 /// Programs that jobs are made of.

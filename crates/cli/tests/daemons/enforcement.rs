@@ -326,7 +326,9 @@ fn classes_at_an_interface_are_taken_away_after_their_agent_was_killed() {
     let mut agent = stage.agent_of("class");
     let program = stage.sender(&["--job", "a", "--socket", &socket]);
     assert!(stage.disciplines_within(5, has_classes));
+    // The guardian of the program looks for two seconds whether there is something to restore.
     drop(program);
+    sleep(2_500);
     agent.children().into_iter().for_each(|guardian| send("-KILL", guardian));
     agent.signal("-KILL");
     agent.0.wait().expect("it was started");

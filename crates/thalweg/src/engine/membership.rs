@@ -45,7 +45,7 @@ pub(crate) struct Joined {
     pub span_fragments: u16,
 }
 
-/// Where a rank's gradients leave, and where they go first: to a switch, or to the server of the tree.
+/// The node that a rank's gradients leave from, and the first one that they go to: a switch, or the server of the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Path {
     pub from: NodeId,

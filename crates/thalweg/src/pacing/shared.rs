@@ -403,7 +403,7 @@ fn flow_id(number: u32) -> FlowId {
     FlowId { job: JobId(0), number }
 }
 
-/// What a sending thread has of its session: the pacer of its driver, and the class of its packets.
+/// The part of a sending thread in its session: the pacer of its driver, and the class of its packets.
 #[derive(Clone)]
 pub(super) struct Paced {
     shared: Arc<Shared>,

@@ -438,7 +438,7 @@ fn in_turn(class: u8) -> JobClass {
 }
 
 fn out_of_turn(patience: Span) -> JobClass {
-    JobClass::OutOfTurn { dscp: Tag::training().dscp, patience }
+    JobClass::OutOfTurn { dscp: thalweg_core::Tag::training().dscp, patience }
 }
 
 // spec: C-16 machine
