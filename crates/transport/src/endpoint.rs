@@ -52,9 +52,6 @@ pub trait Protocol: Sized {
     /// True where data may come without its payload: cut off by a switch, or sent to ask.
     const TAKES_HEADERS: bool = false;
 
-    /// True where switches send headers back to their sender.
-    const TAKES_RETURNS: bool = false;
-
     /// True where receivers give leave to send.
     const TAKES_CREDIT: bool = false;
 
@@ -87,7 +84,8 @@ pub trait Protocol: Sized {
     /// An acknowledgement came.
     fn on_ack(&mut self, inbox: &mut Inbox, now: Time, src: NodeId, ack: &Ack);
 
-    /// The header of a packet that it has sent came back: no port had room for it.
+    /// The header of a packet that it has sent came back: no port had room for it. Only where it takes headers. The default
+    /// waits for a timer.
     fn on_return(&mut self, _now: Time, _data: &Data) {}
 
     /// Leave to send came.
@@ -319,7 +317,7 @@ impl<P: Protocol> Endpoint<P> {
                 self.inbox.dropped.foreign += 1;
             }
             Kind::FlowData => match Data::decode_checked(prefix, header) {
-                Ok(data) if P::TAKES_RETURNS && has_come_back(packet) => {
+                Ok(data) if P::TAKES_HEADERS && has_come_back(packet) => {
                     self.protocol.on_return(now, &data);
                 }
                 Ok(data) => self.handle_data(now, &data, packet),

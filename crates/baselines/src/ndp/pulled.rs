@@ -143,7 +143,6 @@ impl Protocol for Pulled {
     type Hint = ();
 
     const TAKES_HEADERS: bool = true;
-    const TAKES_RETURNS: bool = true;
     const TAKES_CREDIT: bool = true;
 
     fn new(config: Config) -> Result<Pulled, ConfigError> {
