@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use thalweg_report::stats::Sample;
 
+/// The moment.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
+/// Waits.
 #[expect(clippy::disallowed_methods, reason = "a benchmark runs in real time")]
 pub fn sleep(span: Duration) {
     std::thread::sleep(span);

@@ -30,6 +30,7 @@ pub struct Tags {
     attached: Vec<Attached>,
     // The program holds them as well.
     _settings: Memory,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))]
     flows: Map,
 }
 
