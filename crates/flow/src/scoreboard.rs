@@ -52,6 +52,7 @@ struct Flying {
 
 /// What finds losses without the timer, besides the order of transmissions.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is in a box, once for each place of a message")]
 enum Finder {
     /// The receiver.
     Receiver(Asked),
@@ -337,16 +338,21 @@ impl Scoreboard {
     // spec: Q-15
     pub fn give_up_due(&mut self, times: &LossTimes) -> Option<u64> {
         let mut last_lost = None;
-        loop {
-            let Some(Finder::Priorities(found)) = self.finder.as_deref_mut() else { break };
-            let is_awaited = |sent: &Transmission<u32>| !self.arrived.contains(sent.item);
-            let Some(lost) = found.losses.pop_lost(times.now, is_awaited) else { break };
-            found.is_urgent = true;
+        while let Some(lost) = self.pop_shown(times.now) {
             self.mark_lost(lost.item);
             last_lost = last_lost.max(Some(lost.number));
         }
         self.set_times(times);
         last_lost
+    }
+
+    /// Removes and returns a transmission that priorities show to be lost by now.
+    fn pop_shown(&mut self, now: Time) -> Option<Transmission<u32>> {
+        let Some(Finder::Priorities(found)) = self.finder.as_deref_mut() else { return None };
+        let is_awaited = |sent: &Transmission<u32>| !self.arrived.contains(sent.item);
+        let lost = found.losses.pop_lost(now, is_awaited)?;
+        found.is_urgent = true;
+        Some(lost)
     }
 
     /// Has the oldest packet in flight sent once more, if it is time for that.
