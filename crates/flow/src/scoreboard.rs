@@ -36,7 +36,7 @@ pub(crate) struct Scoreboard {
     resend: VecDeque<u32>,
     /// Each transmission that was not given up.
     sent: LossDetector<Flying>,
-    /// What finds losses without the timer, besides the order of transmissions.
+    /// Finder of losses besides the timer and the order of transmissions.
     finder: Option<Box<Finder>>,
     next_transmission: u64,
     /// First transmission after a timeout that gave up the oldest packet only, until something is answered.
@@ -50,7 +50,7 @@ struct Flying {
     priority: u8,
 }
 
-/// What finds losses without the timer, besides the order of transmissions.
+/// Finder of losses besides the timer and the order of transmissions.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is in a box, once for each place of a message")]
 enum Finder {
@@ -62,7 +62,7 @@ enum Finder {
     Priorities(ByPriorities),
 }
 
-/// What a receiver has asked for.
+/// Packets that a receiver has asked for.
 #[derive(Clone, Copy, Default, Debug)]
 struct Asked {
     /// Packets below this one are not given up again because a receiver says so.
@@ -77,7 +77,7 @@ struct Episode {
     first: u64,
     /// Losses below this number belong to the same cut.
     end: u64,
-    /// Those that have not arrived.
+    /// Number of those that have not arrived.
     missing: u32,
     /// The window before the cut.
     before: Extent,
@@ -109,7 +109,7 @@ impl Episode {
 #[derive(Clone, Debug)]
 struct ByPriorities {
     losses: PriorityLosses<u32>,
-    /// A packet was just found lost, or is to be probed: the window does not hold the next lost packet back.
+    /// A packet was just found lost, or a probe is due: the window does not hold the next lost packet back.
     is_urgent: bool,
 }
 
@@ -156,7 +156,7 @@ impl Answer {
 }
 
 impl Scoreboard {
-    /// A scoreboard of no packets, for which a transmission is lost when one that left so many later was answered.
+    /// A scoreboard of no packets, for which a transmission is lost when one that left this many later was answered.
     pub fn new(reordering_packets: u32, detection: LossDetection) -> Scoreboard {
         let finder = match detection {
             LossDetection::ByOrder => None,
@@ -260,7 +260,7 @@ impl Scoreboard {
         None
     }
 
-    /// Whether a lost packet is to be sent whatever the window says.
+    /// Returns `true` if the next lost packet needs no room in the window.
     // spec: Q-15
     #[inline]
     pub fn is_urgent(&self) -> bool {
@@ -270,7 +270,7 @@ impl Scoreboard {
         }
     }
 
-    /// The packet that was chosen is on the way, with a priority. Returns the number of its transmission.
+    /// The packet that was chosen leaves, with a priority. Returns the number of its transmission.
     #[inline]
     pub fn on_sent(&mut self, index: u32, priority: u8) -> u64 {
         if index == self.next {
