@@ -137,7 +137,7 @@ fn everything_arrives_once_whatever_is_lost() {
 
 // spec: machine
 #[test]
-fn everything_arrives_once_whoever_finds_what_is_lost() {
+fn everything_arrives_once_with_losses_found_by_the_sender() {
     for detection in [LossDetection::BySender, LossDetection::ByAdaptiveOrder] {
         let (found, _) = run_with_loss(detection);
         assert!(found > SEEDS, "{found} losses found, {detection:?}");
