@@ -47,8 +47,8 @@ pub struct Config {
     /// Most packets of a message in flight, as a receiver's window would have it. Default as many as the control
     /// allows.
     pub max_window_packets: u32,
-    /// Whether a message whose packets become more urgent leaves congestion avoidance: what marks said of the priority
-    /// before says nothing of the new one. Default no.
+    /// True if a message whose packets become more urgent leaves congestion avoidance: marks of the priority before say
+    /// nothing of the new one. Default no.
     pub rises_quickly: bool,
 }
 
@@ -76,12 +76,12 @@ pub enum LossDetection {
 }
 
 impl LossDetection {
-    /// Whether packets are sent again at the highest priority: others wait for them at the receiver.
+    /// Returns `true` if packets are sent again at the highest priority: others wait for them at the receiver.
     pub(crate) fn is_by_priority(self) -> bool {
         matches!(self, LossDetection::ByPriority | LossDetection::BySender)
     }
 
-    /// Whether order alone shows losses.
+    /// Returns `true` if order alone shows losses.
     pub(crate) fn is_by_order(self) -> bool {
         !self.is_by_priority()
     }

@@ -36,7 +36,7 @@ pub(crate) struct Scoreboard {
     resend: VecDeque<u32>,
     /// Each transmission that was not given up.
     sent: LossDetector<Flying>,
-    /// What finds losses without the timer, besides the order of transmissions.
+    /// Finder of losses besides the timer and the order of transmissions.
     finder: Option<Box<Finder>>,
     next_transmission: u64,
     /// First transmission after a timeout that gave up the oldest packet only, until something is answered.
@@ -50,8 +50,9 @@ struct Flying {
     priority: u8,
 }
 
-/// What finds losses without the timer, besides the order of transmissions.
+/// Finder of losses besides the timer and the order of transmissions.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is in a box, once for each place of a message")]
 enum Finder {
     /// The receiver.
     Receiver(Asked),
@@ -61,7 +62,7 @@ enum Finder {
     Priorities(ByPriorities),
 }
 
-/// What a receiver has asked for.
+/// Packets that a receiver has asked for.
 #[derive(Clone, Copy, Default, Debug)]
 struct Asked {
     /// Packets below this one are not given up again because a receiver says so.
@@ -76,7 +77,7 @@ struct Episode {
     first: u64,
     /// Losses below this number belong to the same cut.
     end: u64,
-    /// Those that have not arrived.
+    /// Number of those that have not arrived.
     missing: u32,
     /// The window before the cut.
     before: Extent,
@@ -108,7 +109,7 @@ impl Episode {
 #[derive(Clone, Debug)]
 struct ByPriorities {
     losses: PriorityLosses<u32>,
-    /// A packet was just found lost, or is to be probed: the window does not hold the next lost packet back.
+    /// A packet was just found lost, or a probe is due: the window does not hold the next lost packet back.
     is_urgent: bool,
 }
 
@@ -155,7 +156,7 @@ impl Answer {
 }
 
 impl Scoreboard {
-    /// A scoreboard of no packets, for which a transmission is lost when one that left so many later was answered.
+    /// A scoreboard of no packets, for which a transmission is lost when one that left this many later was answered.
     pub fn new(reordering_packets: u32, detection: LossDetection) -> Scoreboard {
         let finder = match detection {
             LossDetection::ByOrder => None,
@@ -259,7 +260,7 @@ impl Scoreboard {
         None
     }
 
-    /// Whether a lost packet is to be sent whatever the window says.
+    /// Returns `true` if the next lost packet needs no room in the window.
     // spec: Q-15
     #[inline]
     pub fn is_urgent(&self) -> bool {
@@ -269,7 +270,7 @@ impl Scoreboard {
         }
     }
 
-    /// The packet that was chosen is on the way, with a priority. Returns the number of its transmission.
+    /// The packet that was chosen leaves, with a priority. Returns the number of its transmission.
     #[inline]
     pub fn on_sent(&mut self, index: u32, priority: u8) -> u64 {
         if index == self.next {
@@ -337,16 +338,21 @@ impl Scoreboard {
     // spec: Q-15
     pub fn give_up_due(&mut self, times: &LossTimes) -> Option<u64> {
         let mut last_lost = None;
-        loop {
-            let Some(Finder::Priorities(found)) = self.finder.as_deref_mut() else { break };
-            let is_awaited = |sent: &Transmission<u32>| !self.arrived.contains(sent.item);
-            let Some(lost) = found.losses.pop_lost(times.now, is_awaited) else { break };
-            found.is_urgent = true;
+        while let Some(lost) = self.pop_shown(times.now) {
             self.mark_lost(lost.item);
             last_lost = last_lost.max(Some(lost.number));
         }
         self.set_times(times);
         last_lost
+    }
+
+    /// Removes and returns a transmission that priorities show to be lost by now.
+    fn pop_shown(&mut self, now: Time) -> Option<Transmission<u32>> {
+        let Some(Finder::Priorities(found)) = self.finder.as_deref_mut() else { return None };
+        let is_awaited = |sent: &Transmission<u32>| !self.arrived.contains(sent.item);
+        let lost = found.losses.pop_lost(now, is_awaited)?;
+        found.is_urgent = true;
+        Some(lost)
     }
 
     /// Has the oldest packet in flight sent once more, if it is time for that.

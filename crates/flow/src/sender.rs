@@ -209,7 +209,7 @@ impl Sender {
         self.is_live && has_work && self.may_send(config)
     }
 
-    /// Whether its window has room for a packet, or the next one needs none.
+    /// Returns `true` if its window has room for a packet, or the next one needs none.
     #[inline]
     fn may_send(&self, config: &Config) -> bool {
         self.has_window(config) || self.board.is_urgent()

@@ -242,6 +242,7 @@ pub(crate) enum DeliveryStartWord {
 /// Who finds losses, and by what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(clippy::enum_variant_names, reason = "the words that files have")]
 pub(crate) enum LossDetectionWord {
     #[default]
     ByOrder,

@@ -41,12 +41,12 @@ pub struct TaggedFlows {
 /// A flow that starts.
 #[derive(Clone, Copy)]
 pub(crate) struct Starting<'a> {
-    /// Its number, in the order of starts.
+    /// The number of the flow, in the order of starts.
     pub(crate) number: usize,
     pub(crate) spec: &'a FlowSpec,
     /// The table of traffic that it belongs to.
     pub(crate) source: usize,
-    /// Whether flows like it may be learned from.
+    /// True if flows like it may be learned from.
     pub(crate) is_seen: bool,
 }
 
@@ -155,7 +155,7 @@ impl Connections {
     }
 }
 
-/// What a forest has learned, before the run and in it.
+/// A forest, and those that replace it during the run.
 struct Learned {
     learning: Learning,
     newest: Arc<Newest>,
@@ -164,7 +164,7 @@ struct Learned {
     /// The types of messages of each table of traffic.
     messages: Vec<Option<Messages>>,
     features: Rng,
-    /// Whose turn it is to go where none went before.
+    /// Draws of the flows that go where none went before.
     turns: Rng,
     again: Option<Again>,
     scratch: Scratch,
@@ -176,7 +176,7 @@ const LATEST_FLOWS: u32 = 20_000;
 /// Learning that goes on.
 struct Again {
     learner: Learner,
-    /// Flows on their way, as they were described when they began.
+    /// Flows in flight, as they were described when they began.
     open: BTreeMap<usize, NewFlow>,
     rng: Rng,
     forests: u64,

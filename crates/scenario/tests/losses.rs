@@ -57,7 +57,7 @@ fn what_links_lose_is_found_and_all_arrives() {
     assert!(all(&by_sender) < all(&by_receiver), "{} us", all(&by_sender));
 }
 
-/// Any control can be underneath, whoever finds losses.
+/// Any control can be underneath, with losses found by the receiver or by the sender.
 // spec: Q-10 simulator
 #[test]
 fn any_control_goes_beneath_tagged_flows() {

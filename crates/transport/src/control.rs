@@ -84,8 +84,8 @@ pub trait Controller: fmt::Debug {
     // spec: C-16
     fn promote(&mut self) {}
 
-    /// Packets leave with a more urgent priority than those before them, which have a part of the path to themselves:
-    /// what marks and losses said of it so far no longer holds.
+    /// Packets leave with a more urgent priority than those before them, and wait behind fewer others: marks and losses so
+    /// far no longer tell anything.
     fn on_rise(&mut self) {}
 
     /// The window, and up to where it doubles, for [`Controller::undo_loss`].
@@ -93,7 +93,7 @@ pub trait Controller: fmt::Debug {
         Extent { window: self.window(), threshold: self.window() }
     }
 
-    /// What was taken for lost was late: the window is again what it was before, if it is smaller.
+    /// Packets that were taken for lost were late: the window is again as large as before, if it is smaller.
     fn undo_loss(&mut self, _before: Extent) {}
 
     /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.

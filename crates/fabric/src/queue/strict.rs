@@ -25,7 +25,7 @@ pub struct Strict {
 pub enum QueueLimit {
     /// As much, whatever waits in the others.
     Bytes(u64),
-    /// So many times what is free of the port's memory: a long queue leaves room for the others.
+    /// This many times the free memory of the port: a long queue leaves room for the others.
     OfFree(f64),
 }
 
@@ -33,7 +33,7 @@ impl QueueLimit {
     /// No limit but that of the port.
     pub const NONE: QueueLimit = QueueLimit::Bytes(u64::MAX);
 
-    /// The limit, where so many bytes of the port's memory are free.
+    /// The limit, with this many free bytes of the port's memory.
     #[inline]
     fn bytes(self, free_bytes: u64) -> u64 {
         match self {

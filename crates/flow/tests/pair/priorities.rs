@@ -93,7 +93,7 @@ fn nothing_is_sent_again_where_nothing_is_lost() {
     assert!(overtaken > SEEDS / 4, "packets overtook others in {overtaken} networks only");
 }
 
-/// What waits may be probed, and nobody takes it for lost.
+/// Packets that wait may be probed, and nobody takes them for lost.
 // spec: Q-15 machine
 #[test]
 fn a_sender_finds_no_loss_where_nothing_is_lost() {
@@ -109,7 +109,7 @@ fn a_sender_finds_no_loss_where_nothing_is_lost() {
     assert!(probes > 0 && probes * 30 < packets, "{probes} probes for {packets} packets");
 }
 
-/// Some flows to one node, of which no queue loses anything and no timer runs out.
+/// Flows to one node, of which no queue loses anything and no timer runs out.
 fn run_without_loss(seed: u64, loss_detection: LossDetection) -> Network {
     let mut rng = Rng::new(seed).stream("lossless");
     let settings = Config {
@@ -137,7 +137,7 @@ fn everything_arrives_once_whatever_is_lost() {
 
 // spec: machine
 #[test]
-fn everything_arrives_once_whoever_finds_what_is_lost() {
+fn everything_arrives_once_with_losses_found_by_the_sender() {
     for detection in [LossDetection::BySender, LossDetection::ByAdaptiveOrder] {
         let (found, _) = run_with_loss(detection);
         assert!(found > SEEDS, "{found} losses found, {detection:?}");

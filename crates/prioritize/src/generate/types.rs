@@ -76,7 +76,7 @@ const SCRIPT_TYPES: usize = 8;
 /// The first port of applications.
 const FIRST_PORT: u16 = 5_000;
 
-/// Where messages of a type come from that nobody learns from.
+/// The port of messages that nobody learns from.
 const UNSEEN_PORT: u16 = 81;
 
 /// A type of messages.
@@ -98,7 +98,7 @@ pub struct MessageTypes {
     settings: TypeSettings,
 }
 
-/// Where all messages come from and go to, but for the port.
+/// The ends of all messages, but for the port.
 const TUPLE: FiveTuple = FiveTuple { src: 1, dst: 2, src_port: 0, dst_port: 0, protocol: 6 };
 
 impl MessageTypes {

@@ -24,11 +24,11 @@ pub(crate) struct Priorities {
     pub(crate) tagging: Option<Tagging>,
     /// What is learned before the run, by those who use it.
     pub(crate) learning: Option<Learning>,
-    /// Where what was sent is that of all flows between two hosts: when it counts from zero again.
+    /// Counting of all flows between two hosts together, in place of each flow.
     pub(crate) connections: Option<Counting>,
 }
 
-/// How long a connection counts what it has sent.
+/// End of the time in which a connection counts what it has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Counting {
     /// Until it pauses.

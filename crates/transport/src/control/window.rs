@@ -109,7 +109,7 @@ impl Window {
         self.threshold = f64::INFINITY;
     }
 
-    /// Its present size.
+    /// The present size.
     pub fn extent(&self) -> Extent {
         Extent { window: self.whole_bytes(), threshold: Bytes::new(self.threshold as u64) }
     }

@@ -48,7 +48,7 @@ pub(super) trait Rule: std::fmt::Debug {
     /// Forgets what was learned in that class.
     fn promote(&mut self, _window: &mut Window) {}
 
-    /// Forgets what marks of a less urgent priority said.
+    /// Forgets the marks of a less urgent priority.
     fn on_rise(&mut self) {}
 
     /// Keeps what holds for another flow on the same path, whose transmissions are numbered from 0.

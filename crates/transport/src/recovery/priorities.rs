@@ -1,4 +1,4 @@
-//! Loss detection where queues on the way serve strict priorities.
+//! Loss detection where queues along the path serve strict priorities.
 //!
 //! Packets of one priority stay in order there, and a packet overtakes only less urgent ones. So the answer to a
 //! transmission shows that everything has left the network that was sent before it and is at least as urgent. What
@@ -14,7 +14,7 @@ const MAX_DOUBLINGS: u32 = 6;
 
 /// Finds the lost ones among transmissions that have priorities: a [`LossDetector`] for each of them.
 ///
-/// A transmission is lost when a later one that is no more urgent was answered, and either so many left in between,
+/// A transmission is lost when a later one that is no more urgent was answered, and either enough left in between,
 /// or a reordering window has passed since that answer. The oldest that is awaited is probed when nothing shows its
 /// loss for long.
 // spec: Q-15
@@ -50,7 +50,7 @@ impl ReorderingWindow {
 }
 
 impl<T: Copy> PriorityLosses<T> {
-    /// A detector without transmissions. So many must leave after a lost one before loss shows at once.
+    /// A detector without transmissions. This many must leave after a lost one before loss shows at once.
     pub fn new(threshold: u32) -> PriorityLosses<T> {
         PriorityLosses {
             by_priority: std::array::from_fn(|_| LossDetector::new(LossThreshold::Sent(threshold))),
