@@ -293,6 +293,8 @@ impl Desk {
                     self.told = plans;
                 }
                 Output::Note(record) => assert!(record.slot < slot.0),
+                // Nobody here orders classes.
+                Output::Leaves(leaves) => panic!("{leaves:?} without classes"),
             }
         }
     }
@@ -306,6 +308,7 @@ impl Desk {
                 ToJob::Welcome { .. } => true,
                 ToJob::Rate { flow, bps, .. } => *flow == 0 && *bps <= UPLINK_BPS,
                 ToJob::Refused { .. }
+                | ToJob::Leaf { .. }
                 | ToJob::Class { .. }
                 | ToJob::Hold { .. }
                 | ToJob::Enter { .. } => false,

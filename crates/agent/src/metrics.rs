@@ -128,20 +128,8 @@ mod tests {
     use super::*;
     use crate::stats::TablesStats;
 
-    #[test]
-    fn everything_that_is_counted_is_reported() {
-        let job = JobStats { processes: 7, flows: 8, asked_bytes: 9, carried_bytes: 10 };
-        let tables = TablesStats { is_connected: true, losses: 11 };
-        let stats = AgentStats {
-            joins: 1,
-            refusals: 2,
-            rates: 3,
-            fetches: 4,
-            updates: 5,
-            plans_refused: 6,
-            jobs: [("v\"gg".to_owned(), job)].into(),
-            switches: [("10.0.3.1:4900".to_owned(), tables)].into(),
-        };
+    /// Priorities of flows, with counts from 12 to 32.
+    fn counted_flows() -> PriorityStats {
         let observed = ObserverCounts {
             flows: 12,
             later_flows: 0,
@@ -156,14 +144,30 @@ mod tests {
         let packets = [20, 21, 22, 23, 24, 25, 26, 27];
         let (left_alone, bounded, unbounded) = (28, 29, 30);
         let tags = TagCounts { packets, left_alone, bounded, unbounded, ..TagCounts::default() };
-        let of_flows = PriorityStats {
+        PriorityStats {
             observed,
             connections: 31,
             lost_reports: 32,
             tags: Some(tags),
             ..PriorityStats::default()
+        }
+    }
+
+    #[test]
+    fn everything_that_is_counted_is_reported() {
+        let job = JobStats { processes: 7, flows: 8, asked_bytes: 9, carried_bytes: 10 };
+        let tables = TablesStats { is_connected: true, losses: 11 };
+        let stats = AgentStats {
+            joins: 1,
+            refusals: 2,
+            rates: 3,
+            fetches: 4,
+            updates: 5,
+            plans_refused: 6,
+            jobs: [("v\"gg".to_owned(), job)].into(),
+            switches: [("10.0.3.1:4900".to_owned(), tables)].into(),
         };
-        let text = agent(Ipv4Addr::new(10, 0, 3, 7), &stats, Some(&of_flows));
+        let text = agent(Ipv4Addr::new(10, 0, 3, 7), &stats, Some(&counted_flows()));
         let lines = [
             "thalweg_build_info{role=\"agent\",address=\"10.0.3.7\",version=\"0.1.0\"} 1",
             "thalweg_agent_joins_total 1",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use thalweg_core::testing::{OwnedPacket, TestOutbox};
 use thalweg_core::{
-    Body, BodySize, Checked, Dscp, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet,
-    Purpose, Reports, Span, Tag, Time, TrafficClass, Verdict,
+    Body, BodySize, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet,
+    Purpose, Reports, Span, Time, Verdict,
 };
 use thalweg_wire::aggregate::{
     Announcement, Gradient, Identity, Magnitude, Notice, Numbers, Parameter, ParameterView, Query,

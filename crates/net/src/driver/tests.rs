@@ -1,7 +1,7 @@
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex};
 
-use thalweg_core::{BodySize, Bytes, Machine, Outbox, Purpose, Relay};
+use thalweg_core::{BodySize, Machine, Outbox, Purpose, Relay};
 
 use super::*;
 use crate::message::Message;

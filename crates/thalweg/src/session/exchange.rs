@@ -168,7 +168,10 @@ impl Part {
     }
 
     /// Begins a transfer between two ranks.
-    pub(super) fn transfer<D: Send + 'static>(&self, command: impl FnOnce(Reply) -> Command) -> Handle<D> {
+    pub(super) fn transfer<D: Send + 'static>(
+        &self,
+        command: impl FnOnce(Reply) -> Command,
+    ) -> Handle<D> {
         self.calls.begin_transfer();
         let (handle, reply) = pair(|done: D| Ok(done));
         self.lanes.first().send(command(reply));
