@@ -327,10 +327,12 @@ impl Host {
         self.desk.events.pop_front()
     }
 
-    /// Who a flow is to tables: its name, and the rank of its job, which is that of its furthest flow here.
+    /// Who a flow is to tables and other hosts: its name, and the rank of its job. As published that is the rank of the
+    /// furthest flow here; with classes what the job has left, where it has most left.
     pub fn ranked(&self, flow: FlowId) -> Ranked {
         if self.desk.settings.enforce == Enforce::Class {
-            return Ranked { flow, rank: Rank::of_left(round::left(self.flows_of(flow.job))) };
+            let rank = self.rank_with(flow.job, Rank::repeated);
+            return Ranked { flow, rank };
         }
         let active = self.flows_of(flow.job).filter(|flow| flow.is_active());
         Ranked { flow, rank: active.map(Flow::rank).min().unwrap_or(Rank::LAST) }
@@ -348,9 +350,15 @@ impl Host {
     // spec: C-16
     /// The rank of a job: what it has left at the host where it has most left, as far as that was reported.
     pub fn rank(&self, job: JobId) -> Rank {
+        self.rank_with(job, |rank| rank)
+    }
+
+    /// The higher one of a job's rank here, and of what `count` makes of the highest one that was reported.
+    fn rank_with(&self, job: JobId, count: impl Fn(Rank) -> Rank) -> Rank {
         let own = Rank::of_left(round::left(self.flows_of(job)));
         let slot = self.desk.slot();
-        self.jobs.get(&job).and_then(|job| job.reported(slot)).map_or(own, |rank| own.max(rank))
+        let reported = self.jobs.get(&job).and_then(|job| job.reported(slot)).map(count);
+        reported.map_or(own, |rank| own.max(rank))
     }
 
     /// What a flow plans, in bytes by slot.

@@ -1,6 +1,6 @@
 //! All rounds of a cell, and what is kept of them.
 
-use thalweg_core::Rng;
+use thalweg_core::{Rng, Span};
 use thalweg_fabric::trace::Tracer;
 use thalweg_report::stats::Sample;
 use thalweg_scenario::{Ending, Outcome, Scenario};
@@ -70,6 +70,11 @@ impl Setup {
                 let beside = self.beside.as_ref();
                 let flows = beside.map(|beside| self.flows_beside(beside, choices.gbps, &rng));
                 let scenario = testbed.scenario(choices, &seated, flows, point)?;
+                if let Some(ideal) = choices.ideal {
+                    let spans = scenario.in_order(ideal.into(), point.context.seed);
+                    self.keep_spans(&mut rounds, jobs, &spans);
+                    continue;
+                }
                 let before = round * together.len() as u64 + at;
                 let done = |share| (before as f64 + share) / runs as f64;
                 let outcome = run(&scenario, point, None, done)?;
@@ -77,6 +82,15 @@ impl Setup {
             }
         }
         Ok(rounds)
+    }
+
+    /// Keeps iterations that follow each other.
+    fn keep_spans(&self, rounds: &mut Rounds, jobs: &[usize], spans: &[Vec<Span>]) {
+        for (&job, spans) in jobs.iter().zip(spans) {
+            let spans_us = spans.iter().map(|span| span.as_us_f64() * self.divisor);
+            rounds.completions_us.push(spans_us.clone().sum());
+            rounds.iterations_us[job].extend(spans_us);
+        }
     }
 
     fn keep(&self, rounds: &mut Rounds, jobs: &[usize], outcome: &Outcome) {
