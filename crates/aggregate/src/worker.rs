@@ -119,6 +119,8 @@ struct Epoch {
     infos: PacketInfos,
     /// Losses of transmissions below this number are being repaired.
     recovery_end: u64,
+    /// The first transmission after the class became more urgent: those before it may be overtaken.
+    class_began: u64,
     /// Departure that a fragment waits for because the control paces.
     held_until: Option<Time>,
     flight: Flight,
@@ -176,10 +178,15 @@ impl Worker {
         })
     }
 
-    /// Has all packets with values travel in a class from now on, whatever their layers.
+    /// Has all packets with values travel in a class from now on, whatever their layers. What is in flight in a less
+    /// urgent one will be overtaken, and is no loss that would cut the window.
     // spec: C-16
     pub fn set_class(&mut self, class: Dscp) {
-        self.work.class = Some(class);
+        let before = self.work.class.replace(class);
+        let rises = before.is_some_and(|before| class.priority() < before.priority());
+        if let Some(epoch) = self.epoch.as_mut().filter(|_| rises) {
+            epoch.class_began = epoch.flight.next_transmission();
+        }
     }
 
     /// Seals with this key from now on, and takes in only what was sealed with it. A key belongs to an
@@ -407,6 +414,7 @@ impl Epoch {
             rng: Rng::new(setup.job.0).substream("worker", u64::from(rank)),
             infos: PacketInfos::default(),
             recovery_end: 0,
+            class_began: 0,
             held_until: None,
             flight: Flight::new(setup.trees.len(), work.config.loss_threshold),
             next: work.fragments.watermark(),

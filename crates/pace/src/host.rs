@@ -331,8 +331,7 @@ impl Host {
     /// furthest flow here; with classes what the job has left, where it has most left.
     pub fn ranked(&self, flow: FlowId) -> Ranked {
         if self.desk.settings.enforce == Enforce::Class {
-            let rank = self.rank_with(flow.job, Rank::repeated);
-            return Ranked { flow, rank };
+            return Ranked { flow, rank: self.rank(flow.job) };
         }
         let active = self.flows_of(flow.job).filter(|flow| flow.is_active());
         Ranked { flow, rank: active.map(Flow::rank).min().unwrap_or(Rank::LAST) }
@@ -343,22 +342,17 @@ impl Host {
     pub fn handle_rank(&mut self, job: JobId, rank: Rank) {
         let slot = self.desk.slot();
         if let Some(job) = self.jobs.get_mut(&job) {
-            job.report(slot, rank);
+            job.report(slot, rank.repeated());
         }
     }
 
     // spec: C-16
-    /// The rank of a job: what it has left at the host where it has most left, as far as that was reported.
+    /// The rank of a job: what it has left at the host where it has most left, as far as that was reported. Each host
+    /// repeats it, a little lower.
     pub fn rank(&self, job: JobId) -> Rank {
-        self.rank_with(job, |rank| rank)
-    }
-
-    /// The higher one of a job's rank here, and of what `count` makes of the highest one that was reported.
-    fn rank_with(&self, job: JobId, count: impl Fn(Rank) -> Rank) -> Rank {
         let own = Rank::of_left(round::left(self.flows_of(job)));
         let slot = self.desk.slot();
-        let reported = self.jobs.get(&job).and_then(|job| job.reported(slot)).map(count);
-        reported.map_or(own, |rank| own.max(rank))
+        self.jobs.get(&job).and_then(|job| job.reported(slot)).map_or(own, |rank| own.max(rank))
     }
 
     /// What a flow plans, in bytes by slot.

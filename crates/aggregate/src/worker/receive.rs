@@ -253,6 +253,10 @@ impl Epoch {
     }
 
     fn on_loss(&mut self, work: &mut Work, now: Time, transmission: u64) {
+        // spec: C-16
+        if transmission < self.class_began {
+            return;
+        }
         let next_transmission = self.flight.next_transmission();
         if self.control.on_loss(&Lost { now, transmission, next_transmission }) {
             work.stats.loss_halvings += 1;

@@ -225,6 +225,22 @@ fn a_loss_halves_the_window() {
     assert_eq!(bench.worker.stats().losses, 2);
 }
 
+// spec: C-16 machine
+#[test]
+fn what_a_more_urgent_class_overtakes_halves_no_window() {
+    let setup = setup().with(|parameters| parameters.recovery = Recovery::Paper);
+    let halvings = |classes: [u8; 2]| {
+        let mut bench = Bench::with(setup.clone(), Config::default());
+        bench.worker.set_class(Dscp::of_priority(classes[0]));
+        bench.submit_length(4 * 8);
+        bench.sent();
+        bench.worker.set_class(Dscp::of_priority(classes[1]));
+        bench.answer([2, 3, 4]);
+        bench.worker.stats().loss_halvings
+    };
+    assert_eq!([[7, 3], [3, 7], [3, 3]].map(halvings), [0, 1, 1]);
+}
+
 // spec: A-34, T-10 machine
 #[test]
 fn selective_repair_halves_the_window_unless_it_was_a_collision() {
