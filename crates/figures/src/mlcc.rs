@@ -70,6 +70,13 @@ struct Choices {
     /// Part of the times of computing that jobs have.
     #[serde(default = "whole")]
     computing: f64,
+    /// False if nothing is beside the jobs.
+    #[serde(default = "yes")]
+    has_others: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn whole() -> f64 {
@@ -111,8 +118,10 @@ enum Rules {
     /// Plans are limits of rates, made for whole iterations.
     #[default]
     Published,
-    /// Plans are budgets of urgent bytes.
+    /// Plans are budgets of urgent bytes, and other traffic has its half of a link.
     Classes,
+    /// The same in one set of classes: other traffic is in the last one.
+    ClassesAlone,
 }
 
 impl Bench for Setup {

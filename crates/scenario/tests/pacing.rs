@@ -259,7 +259,7 @@ fn nobody_starves_among_jobs_of_very_different_size() {
 #[ignore = "takes half a minute: the same with more load"]
 fn nobody_starves_where_jobs_want_twice_the_link() {
     let (classes, fair) = longest_of_eight(2.0 / 3.0);
-    assert!(classes < 2.2 * fair, "{classes} ms, and {fair} ms in fair shares");
+    assert!(classes < 2.5 * fair, "{classes} ms, and {fair} ms in fair shares");
 }
 
 // spec: C-16 simulator

@@ -72,8 +72,11 @@ impl Testbed<'_> {
             let rules = match schedule.rules {
                 Rules::Published => "enforce = \"rate\"\nplans = \"iteration\"\nunused = \"kept\"\n",
                 Rules::Classes => {
-                    // Other traffic has its half of a link.
                     queues = "queues = \"fair\"\n";
+                    "enforce = \"class\"\n"
+                }
+                Rules::ClassesAlone => {
+                    queues = "queues = \"strict\"\n";
                     "enforce = \"class\"\n"
                 }
             };
