@@ -36,8 +36,8 @@ impl Rank {
         1 + halves.iter().filter(|&&most| self >= Rank::of_left(most)).count() as u8
     }
 
-    /// The rank as a host repeats it that heard of it: a quarter of an octave less. So a rank becomes known to all
-    /// hosts of a job, and is forgotten when nobody has so much left any more, though all repeat what they heard.
+    /// The rank as a host repeats it that received it: a quarter of an octave less. So a rank becomes known to all
+    /// hosts of a job, and is forgotten when it holds nowhere any more, though all repeat what they receive.
     // spec: C-16
     #[must_use]
     pub fn repeated(self) -> Rank {

@@ -105,8 +105,8 @@ fn small_packets_get_as_many_bytes_as_large_ones() {
     }
 }
 
-/// A host with a job that has little left and one that has much, whose parts always have data. The second one has answers,
-/// too.
+/// A host with a job that has little left and one that has much, whose parts always have data. The second one also has
+/// answers.
 fn host_with_classes() -> Host<Endpoint, Chatter> {
     let mut host = Host::new(NodeId(0), Endpoint::new(Config::default()).expect("sound settings"));
     let settings = Settings { enforce: Enforce::Class, ..Settings::default() };

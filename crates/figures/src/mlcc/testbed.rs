@@ -63,14 +63,17 @@ impl Testbed<'_> {
             true => format!("ecn-threshold = \"{}\"\n", network.ecn_threshold),
             false => String::new(),
         };
-        let control = choices.flows_control.as_ref().map_or(String::new(), |control| {
-            format!("flows-control = \"{control}\"\n")
-        });
+        let control = choices
+            .flows_control
+            .as_ref()
+            .map_or(String::new(), |control| format!("flows-control = \"{control}\"\n"));
         let (mut queues, mut pacing) = ("", String::new());
         if let Some(schedule) = choices.pacing {
             let slot_us = schedule.slot_ms * 1e3 / self.divisor;
             let rules = match schedule.rules {
-                Rules::Published => "enforce = \"rate\"\nplans = \"iteration\"\nunused = \"kept\"\n",
+                Rules::Published => {
+                    "enforce = \"rate\"\nplans = \"iteration\"\nunused = \"kept\"\n"
+                }
                 Rules::Classes => {
                     queues = "queues = \"fair\"\n";
                     "enforce = \"class\"\n"

@@ -62,7 +62,7 @@ impl Budget {
         self.is_resting = is_resting;
     }
 
-    /// True if almost nothing left for so many slots that others have to make room.
+    /// True if almost nothing has left for several slots, and others have to make room.
     pub(super) fn is_starved(&self) -> bool {
         self.starved_slots >= STARVED_SLOTS
     }
