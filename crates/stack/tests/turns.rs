@@ -136,7 +136,8 @@ fn host_with_classes() -> Host<Endpoint, Chatter> {
 #[test]
 fn a_job_answers_while_others_of_its_host_go_first() {
     let mut host = host_with_classes();
-    let mut link = TestOutbox::with_room(NodeId(0), 64);
+    // More than a turn, and less than what earns the other job a packet.
+    let mut link = TestOutbox::with_room(NodeId(0), 90);
     host.poll_transmit(Time::ZERO, &mut link);
     let count = |size: u32| {
         let own = link.packets.iter().filter(|packet| packet.size() == BodySize::Length(size));
