@@ -15,6 +15,7 @@ mod ports;
 mod share;
 #[cfg(test)]
 mod tests;
+pub(crate) mod turns;
 pub(crate) mod world;
 
 pub(crate) use cluster::{Cluster, Shape};

@@ -96,6 +96,7 @@ pub fn all() -> &'static [Figure] {
         // spec: T-01
         figure!("ours-16", Study<Simulated>),
         figure!("ours-shared", Study<Simulated>),
+        figure!("turns-mix", Study<mlcc::Setup>),
     ];
     ALL
 }

@@ -13,6 +13,7 @@ mod run;
 mod testbed;
 
 use serde::Deserialize;
+use thalweg_scenario::Order;
 
 use crate::study::{Bench, Cell, Measured};
 use crate::{FigureError, Point};
@@ -60,8 +61,45 @@ struct Choices {
     /// Whether switches mark for it.
     #[serde(default)]
     marks: bool,
+    /// Control of the flows that belong to no job, where it is another one.
+    flows_control: Option<String>,
     /// The schedule that flows of jobs are paced by, if they are.
     pacing: Option<Pacing>,
+    /// Order in which links serve jobs at no cost, in place of a simulation.
+    ideal: Option<Ideal>,
+    /// Part of the times of computing that jobs have.
+    #[serde(default = "whole")]
+    computing: f64,
+    /// False if nothing is beside the jobs.
+    #[serde(default = "yes")]
+    has_others: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+/// An ideal order of jobs.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Ideal {
+    /// All have max-min fair shares.
+    Fair,
+    /// The job with the least left goes first.
+    LeastLeft,
+}
+
+impl From<Ideal> for Order {
+    fn from(ideal: Ideal) -> Order {
+        match ideal {
+            Ideal::Fair => Order::Fair,
+            Ideal::LeastLeft => Order::LeastLeft,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -69,6 +107,21 @@ struct Choices {
 struct Pacing {
     slot_ms: f64,
     slots: u32,
+    #[serde(default)]
+    rules: Rules,
+}
+
+/// Rules of pacing.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Rules {
+    /// Plans are limits of rates, made for whole iterations.
+    #[default]
+    Published,
+    /// Plans are budgets of urgent bytes, and other traffic has its half of a link.
+    Classes,
+    /// The same in one set of classes: other traffic is in the last one.
+    ClassesAlone,
 }
 
 impl Bench for Setup {

@@ -7,7 +7,7 @@ use thalweg_core::{BodySize, Bytes, Outbox, Pacer, Packet, Purpose, Rate, Span, 
 use crate::agent::Order;
 use crate::load::FlowId;
 use crate::pacer::SlotPacer;
-use crate::rank::LAST_TURN_CLASS;
+use crate::rank::{LAST_CLASS, LAST_TURN_CLASS};
 use crate::settings::Enforce;
 
 use budget::Budget;
@@ -15,6 +15,16 @@ use budget::Budget;
 /// While a job waits, a packet may leave this often where orders come from another process: questions and answers, so
 /// that others need not wait for it.
 const TRICKLE_EVERY: Span = Span::from_ms(10);
+
+/// A class of the packets of a job.
+// spec: C-16
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// It is the turn of the job.
+    In(u8),
+    /// It is the turn of others.
+    Out(u8),
+}
 
 /// Packets of a job, for its [`Gate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,9 +184,20 @@ impl Gate {
     }
 
     // spec: C-16
-    /// The class of the job, if it is its turn. One with nothing planned has almost nothing to send.
-    pub fn class(&self, now: Time) -> Option<u8> {
-        (!self.is_held || self.budget.is_in_turn(now)).then_some(self.class)
+    /// The class of the job. One with nothing planned is in its turn: it has almost nothing to send. Out of its turn a job
+    /// is behind those of its class, and before those that have far more left: in their class, or, once it has been without
+    /// a link for a slot, in the last one, which always goes on.
+    pub fn class(&self, now: Time) -> Turn {
+        if !self.is_held || self.budget.is_in_turn(now) {
+            return Turn::In(self.class);
+        }
+        let is_last = self.class >= LAST_TURN_CLASS || self.budget.is_starved();
+        Turn::Out(if is_last { LAST_CLASS } else { self.class + 1 })
+    }
+
+    /// Takes in whether the job has nothing to send at the moment.
+    pub fn rest(&mut self, is_resting: bool) {
+        self.budget.rest(is_resting);
     }
 
     /// When somebody who waits should try again.

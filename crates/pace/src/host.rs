@@ -334,10 +334,11 @@ impl Host {
         self.desk.events.pop_front()
     }
 
-    /// Who a flow is to tables: its name, and the rank of its job, which is that of its furthest flow here.
+    /// Who a flow is to tables and other hosts: its name, and the rank of its job. As published that is the rank of the
+    /// furthest flow here; with classes what the job has left, where it has most left.
     pub fn ranked(&self, flow: FlowId) -> Ranked {
         if self.desk.settings.enforce == Enforce::Class {
-            return Ranked { flow, rank: Rank::of_left(round::left(self.flows_of(flow.job))) };
+            return Ranked { flow, rank: self.rank(flow.job) };
         }
         let active = self.flows_of(flow.job).filter(|flow| flow.is_active());
         Ranked { flow, rank: active.map(Flow::rank).min().unwrap_or(Rank::LAST) }
@@ -348,12 +349,13 @@ impl Host {
     pub fn handle_rank(&mut self, job: JobId, rank: Rank) {
         let slot = self.desk.slot();
         if let Some(job) = self.jobs.get_mut(&job) {
-            job.report(slot, rank);
+            job.report(slot, rank.repeated());
         }
     }
 
     // spec: C-16
-    /// The rank of a job: what it has left at the host where it has most left, as far as that was reported.
+    /// The rank of a job: what it has left at the host where it has most left, as far as that was reported. Each host
+    /// repeats it, a little lower.
     pub fn rank(&self, job: JobId) -> Rank {
         let own = Rank::of_left(round::left(self.flows_of(job)));
         let slot = self.desk.slot();

@@ -6,6 +6,10 @@ use crate::load::FlowId;
 // spec: C-16
 pub const LAST_TURN_CLASS: u8 = 6;
 
+/// The class that is never without a part of a link.
+// spec: C-16
+pub const LAST_CLASS: u8 = 7;
+
 /// Whose plans stand where a link has not enough for all: those of lower ranks.
 ///
 /// A job's rank is what it has left to send, in quarters of an octave: who has little left is soon out of
@@ -30,6 +34,14 @@ impl Rank {
     pub fn class(self, slot_bytes: u64) -> u8 {
         let halves = [1, 2, 4, 8, 16].map(|halves| slot_bytes.saturating_mul(halves) / 2);
         1 + halves.iter().filter(|&&most| self >= Rank::of_left(most)).count() as u8
+    }
+
+    /// The rank as a host repeats it that received it: a quarter of an octave less. So a rank becomes known to all
+    /// hosts of a job, and is forgotten when it holds nowhere any more, though all repeat what they receive.
+    // spec: C-16
+    #[must_use]
+    pub fn repeated(self) -> Rank {
+        Rank(self.0.saturating_sub(1))
     }
 
     /// The rank of somebody who has begun to send and has so many bytes left.
@@ -65,6 +77,23 @@ mod tests {
         assert_eq!(ranks, [0, 0, 4, 8, 9, 10, 11, 12, 12, 13, 160, 255]);
         assert_eq!(Rank::of_left(u64::MAX), Rank::LAST);
         assert!((0..10_000).is_sorted_by_key(Rank::of_left));
+    }
+
+    // spec: C-16 machine
+    #[test]
+    fn a_rank_that_is_only_repeated_fades() {
+        let (much, little) = (Rank::of_left(1 << 30), Rank::of_left(1 << 20));
+        // Two hosts, of which the one that had much left has little now.
+        let (mut here, mut there) = (little, much);
+        for _ in 0..20 {
+            (here, there) = (little.max(there.repeated()), little.max(here.repeated()));
+        }
+        assert!(here.max(there) > little, "ten octaves take forty hops");
+        for _ in 0..20 {
+            (here, there) = (little.max(there.repeated()), little.max(here.repeated()));
+        }
+        assert_eq!((here, there), (little, little));
+        assert_eq!(Rank(0).repeated(), Rank(0));
     }
 
     // spec: C-16 machine

@@ -7,6 +7,7 @@ use thalweg_fabric::topology::{Dumbbell, LeafSpine, OneSwitch, ThreeTier};
 use thalweg_transport::Control;
 
 use crate::job::Collective;
+use crate::plan::control_named;
 
 /// A scenario file.
 #[derive(Clone, Debug, Deserialize)]
@@ -150,6 +151,8 @@ pub(crate) enum EcnWord {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct TransportTable {
     pub(crate) control: Option<ControlWord>,
+    /// Name of the control of flows that belong to no job, where they have one of their own.
+    pub(crate) flows_control: Option<String>,
     pub(crate) dctcp_gain: Option<f64>,
     pub(crate) dctcp_initial_alpha: Option<f64>,
     pub(crate) segment_bytes: Option<u32>,
@@ -326,7 +329,7 @@ impl TryFrom<String> for ControlWord {
             "pfabric" => ControlWord::Pfabric,
             "homa" => ControlWord::Homa,
             "deliver" => ControlWord::Deliver,
-            name => ControlWord::Windows(Control::named(name).ok_or_else(|| {
+            name => ControlWord::Windows(control_named(name).ok_or_else(|| {
                 let names = [Control::NAMES, &["ndp", "pfabric", "homa", "deliver"]].concat();
                 format!("unknown word `{name}`: write one of `{}`", names.join("`, `"))
             })?),

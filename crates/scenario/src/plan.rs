@@ -10,6 +10,7 @@ mod topology;
 mod transport;
 
 pub(crate) use aggregation::{Aggregation, aggregation};
+pub(crate) use control::named as control_named;
 pub(crate) use delivery::{DeliveryPlan, delivery, delivery_plan};
 pub(crate) use pacing::{has_job_classes, pacing, ways, with_job_classes};
 pub(crate) use priorities::{Counting, Learning, Priorities, priorities};

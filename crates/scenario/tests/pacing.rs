@@ -165,8 +165,8 @@ fn with_priorities(text: &str) -> String {
 // spec: C-16, C-17 simulator
 #[test]
 fn jobs_whose_packets_have_classes_take_turns() {
-    // The best that turns could give is 18 of 24 ms; with a server, 36 of 48, of which classes give next to nothing.
-    for (collective, most) in [("ring", 0.8), ("server", 1.02), ("aggregate", 1.02)] {
+    // The best that turns could give is 18 of 24 ms; with a server, 36 of 48.
+    for (collective, most) in [("ring", 0.8), ("server", 0.8), ("aggregate", 0.82)] {
         let free = mean_ms(&run(&text(collective, "", ""), 1));
         let outcome = run(&with_priorities(&text(collective, CLASSES, "")), 1);
         let part = mean_ms(&outcome) / free;
@@ -190,8 +190,9 @@ fn a_job_by_itself_has_an_idle_link_whatever_is_planned() {
     }
 }
 
-/// Eight trainings whose sizes differ by two each, on one link that has three quarters of what they want.
-fn eight_jobs(switch: &str, pacing: &str) -> Outcome {
+/// Eight trainings whose sizes differ by two each, on one link that has three quarters of what they want if they compute for
+/// the whole of their times.
+fn eight_jobs(switch: &str, pacing: &str, computing: f64) -> Outcome {
     let mut text = format!(
         r#"
 title = "eight jobs"
@@ -215,11 +216,12 @@ json = "{job}"
 collective = "ring"
 workers = [0, 1]
 iterations = 100
-forward = "{send_us}us"
+forward = "{}us"
 backward = "{}us"
 chunk = "500KB"
 "#,
-            4 * send_us
+            send_us as f64 * computing,
+            (4 * send_us) as f64 * computing,
         );
     }
     let load = |name: &str| {
@@ -232,18 +234,32 @@ chunk = "500KB"
     outcome
 }
 
-// spec: C-16 simulator
-#[test]
-fn nobody_starves_among_jobs_of_very_different_size() {
-    let longest = |outcome: &Outcome| {
+/// The longest iteration of eight jobs in classes, and in fair shares, in milliseconds.
+fn longest_of_eight(computing: f64) -> (f64, f64) {
+    let longest = |switch: &str, pacing: &str| {
+        let outcome = eight_jobs(switch, pacing, computing);
         let all = outcome.jobs.iter().flat_map(|job| &job.iterations);
         all.max().unwrap().as_s_f64() * 1e3
     };
-    let fair = longest(&eight_jobs("", ""));
-    let pacing = "[pacing]\nslot = \"2ms\"";
-    let classes = longest(&eight_jobs("queues = \"strict\"", pacing));
+    let classes = longest("queues = \"strict\"", "[pacing]\nslot = \"2ms\"");
+    let fair = longest("", "");
     println!("the longest iteration: {classes:.0} ms, {fair:.0} in fair shares");
+    (classes, fair)
+}
+
+// spec: C-16 simulator
+#[test]
+fn nobody_starves_among_jobs_of_very_different_size() {
+    let (classes, fair) = longest_of_eight(1.0);
     assert!(classes < 2.0 * fair, "{classes} ms, and {fair} ms in fair shares");
+}
+
+// spec: C-16 simulator
+#[test]
+#[ignore = "takes half a minute: the same with more load"]
+fn nobody_starves_where_jobs_want_twice_the_link() {
+    let (classes, fair) = longest_of_eight(2.0 / 3.0);
+    assert!(classes < 2.5 * fair, "{classes} ms, and {fair} ms in fair shares");
 }
 
 // spec: C-16 simulator

@@ -77,6 +77,7 @@ fn every_preset_can_be_read() {
         "sweep",
         "three-tier",
         "training",
+        "turns-unequal",
         "turns",
         "two-racks",
         "websearch",
@@ -100,6 +101,19 @@ fn turns_end_sooner_than_side_by_side() {
     // Side by side an iteration takes 235 ms.
     let last = outcome.jobs.iter().filter_map(|job| job.iterations.last());
     assert!(last.clone().count() == 2 && last.clone().all(|span| *span < Span::from_ms(190)));
+}
+
+// spec: C-16 simulator
+#[test]
+fn turns_of_unequal_jobs_slow_neither_down() {
+    let outcome = shortened("turns-unequal.toml", "iterations = 8", "iterations = 4");
+    // Side by side iterations take 175 and 131 ms.
+    let mean_ms = |job: usize| {
+        let all = &outcome.jobs[job].iterations;
+        all.iter().map(|span| span.as_s_f64() * 1e3).sum::<f64>() / all.len() as f64
+    };
+    let (one, half) = (mean_ms(0), mean_ms(1));
+    assert!(one < 175.0 * 1.03 && half < 0.95 * 131.2, "{one} and {half} ms");
 }
 
 // spec: Q-02 simulator

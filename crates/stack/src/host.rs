@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::pacing::{PacedJob, Pacing};
 use crate::participant::{JobEvent, JobMachine, Participant};
-use crate::turn::{Turn, TurnOutbox};
+use crate::turn::{ControlOutbox, Turn, TurnOutbox};
 
 /// The machine of a host's ordinary flows.
 pub trait Transport: Reports<Event = thalweg_flow::Event> + Check {
@@ -283,15 +283,12 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
         let mut idle = 0;
         let rounds = if jobs.has_classes() { 2 } else { 1 };
         while idle < rounds * jobs.turns() && outbox.room() > 0 {
-            if idle < jobs.turns() && rounds > 1 && !jobs.may_send(now) {
-                idle += 1;
-                jobs.pass_turn();
-                continue;
-            }
+            let waits = idle < jobs.turns() && rounds > 1 && !jobs.may_send(now);
             let mut turn = TurnOutbox::new(outbox, jobs.left_bytes);
             match jobs.turn {
                 Turn::Flows => flows.poll_transmit(now, &mut turn),
                 Turn::Server => jobs.server.poll_transmit(now, &mut turn),
+                Turn::Participant(place) if waits => jobs.answer(place, now, &mut turn),
                 Turn::Participant(place) => jobs.transmit(place, now, &mut turn),
             }
             let left_bytes = turn.left_bytes();
@@ -416,6 +413,12 @@ impl<J: JobMachine> Jobs<J> {
             None => {}
         }
         self.pacing.iter_mut().for_each(|pacing| pacing.settle(*job));
+    }
+
+    /// Has a participant send what others wait for, and no data: it is not its turn.
+    // spec: C-16
+    fn answer(&mut self, place: usize, now: Time, turn: &mut TurnOutbox<'_>) {
+        self.participants[place].1.poll_transmit(now, &mut ControlOutbox(turn));
     }
 
     /// Gives a participant the class that its job has now.

@@ -18,6 +18,6 @@ mod turn;
 pub use host::{ClassSource, Event, Host, HostError, TrainingHost, Transport};
 pub use pacing::{Ledger, LedgerStats, PacedFlow, PacedJob, Pacing, PacingStats, Way};
 pub use participant::{JobEvent, JobMachine, Participant};
-pub use policy::{Packets, Policy, TURN_CLASSES};
+pub use policy::{Packets, Policy};
 pub use tagging::{Known, Scheme, Tagging};
 pub use thalweg_collective::Event as SumEvent;

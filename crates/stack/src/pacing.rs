@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use thalweg_core::{Body, Bytes, Check, JobId, NodeId, Outbox, Packet, Rate, Rng, Time};
 use thalweg_pace::agent::{Agent, AgentStats, Demand, Output};
 use thalweg_pace::board::Answer;
-use thalweg_pace::gate::{Framing, Gate};
+use thalweg_pace::gate::{Framing, Gate, Turn};
 use thalweg_pace::host::{FlowSpec, HostError, Usage};
 use thalweg_pace::{Enforce, FlowId, Refusal, Relation, Settings, Slot, SlotPacer};
 use thalweg_transport::JobClass;
@@ -183,12 +183,13 @@ impl Pacing {
         if !self.has_classes() {
             return None;
         }
-        let turn = self.jobs.get(&id)?.gate.class(now);
         let policy = Policy { job_classes: true };
-        let dscp = policy.dscp(Packets::Values { turn, layer: None });
-        Some(match turn {
-            Some(_) => JobClass::InTurn(dscp),
-            None => JobClass::OutOfTurn { dscp, patience: self.agent.settings().slot },
+        let dscp = |class| policy.dscp(Packets::Values { class: Some(class), layer: None });
+        Some(match self.jobs.get(&id)?.gate.class(now) {
+            Turn::In(class) => JobClass::InTurn(dscp(class)),
+            Turn::Out(class) => {
+                JobClass::OutOfTurn { dscp: dscp(class), patience: self.agent.settings().slot }
+            }
         })
     }
 
@@ -252,6 +253,9 @@ impl Pacing {
     /// Whether a job has nothing to send at the moment, though not everything has left.
     pub(crate) fn rest(&mut self, id: JobId, is_resting: bool) {
         self.agent.rest(id, is_resting);
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.gate.rest(is_resting);
+        }
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {

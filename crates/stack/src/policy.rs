@@ -4,9 +4,6 @@ use thalweg_core::{
     Dscp, FRONT_PRIORITY, LAST_PRIORITY, LAYER_PRIORITIES, TrafficClass, layer_priority,
 };
 
-/// Classes of jobs in their turn. The class above is for control, the one below for jobs out of their turn.
-pub const TURN_CLASSES: u8 = LAST_PRIORITY - FRONT_PRIORITY;
-
 /// Decides which code point packets get.
 // spec: C-16
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,8 +20,8 @@ pub enum Packets {
     Control,
     /// Values of a job.
     Values {
-        /// Class of the job in its turn, from 1. `None` out of its turn.
-        turn: Option<u8>,
+        /// Class of the job, from 1 to 7, the last. `None` if it has none.
+        class: Option<u8>,
         /// The layer of a model and the number of its layers, if they are known.
         layer: Option<(u16, u16)>,
     },
@@ -41,8 +38,8 @@ impl Policy {
         let training = |priority| Dscp::of_priority(priority).in_class(TrafficClass::Training);
         match packets {
             Packets::Control => training(0),
-            Packets::Values { turn: Some(class), .. } if self.job_classes => {
-                training(class.clamp(FRONT_PRIORITY, TURN_CLASSES))
+            Packets::Values { class: Some(class), .. } if self.job_classes => {
+                training(class.clamp(FRONT_PRIORITY, LAST_PRIORITY))
             }
             Packets::Values { layer: Some((layer, layers)), .. } if !self.job_classes => {
                 training(layer_priority(layer, layers, FRONT_PRIORITY, LAYER_PRIORITIES))
@@ -65,7 +62,7 @@ mod tests {
     #[test]
     fn the_table_of_code_points() {
         let [off, on] = [false, true].map(|job_classes| Policy { job_classes });
-        let values = |turn, layer| Packets::Values { turn, layer };
+        let values = |class, layer| Packets::Values { class, layer };
         let (front, back) = (Some((0, 50)), Some((49, 50)));
         // What is known, and the priority without job classes and with them.
         let training = [
@@ -82,7 +79,8 @@ mod tests {
             (values(Some(5), front), 1, 5),
             (values(Some(6), back), 7, 6),
             (values(Some(0), back), 7, 1),
-            (values(Some(200), front), 1, 6),
+            (values(Some(7), back), 7, 7),
+            (values(Some(200), front), 1, 7),
         ];
         let ordinary =
             (0..=LAST_PRIORITY).map(|bound| (Packets::Flow { bound: Some(bound) }, bound, bound));
@@ -104,7 +102,7 @@ mod tests {
             let bytes = 1_408;
             let offset = Bytes::ZERO;
             let segment = Segment { layer, layers: 50, offset, bytes, is_important: false };
-            let packets = Packets::Values { turn: None, layer: Some((layer, 50)) };
+            let packets = Packets::Values { class: None, layer: Some((layer, 50)) };
             assert_eq!(off.dscp(packets), FrontFirst::default().tag(&segment).dscp);
         }
     }

@@ -67,3 +67,18 @@ impl Outbox for TurnOutbox<'_> {
         Some(packet)
     }
 }
+
+/// The part of an outbox that a machine may fill whose turn it is not: packets that others wait for, and no data. A job whose
+/// acknowledgements waited for the data of others would hold up its members at other hosts, where it may be in its turn.
+// spec: C-16
+pub(crate) struct ControlOutbox<'a, 'b>(pub(crate) &'a mut TurnOutbox<'b>);
+
+impl Outbox for ControlOutbox<'_, '_> {
+    fn room(&self) -> usize {
+        self.0.room()
+    }
+
+    fn lend(&mut self, body: BodySize, purpose: Purpose) -> Option<Packet<'_>> {
+        if purpose == Purpose::Control { self.0.lend(body, purpose) } else { None }
+    }
+}

@@ -12,7 +12,7 @@ mod slips;
 
 use thalweg_core::testing::{OwnedPacket as Owned, TestOutbox};
 use thalweg_core::{
-    Body, Checked, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Purpose,
+    Body, Checked, Dscp, Ecn, HEADER_BYTES, Header, JobId, Machine, Meta, NodeId, Packet, Purpose,
     Reports, Span,
 };
 use thalweg_transport::control::Fixed;

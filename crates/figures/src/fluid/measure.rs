@@ -11,6 +11,7 @@ use super::ccml::Ccml;
 use super::fair::Fair;
 use super::mcs::Mcs;
 use super::ours::{Ours, clock};
+use super::turns::Turns;
 use super::{Arrivals, Cluster, Mix, Shape, World};
 use crate::study::{Bench, Cell, Measured};
 use crate::{FigureError, Point};
@@ -63,6 +64,7 @@ enum Who {
     Ccml,
     Mcs,
     Fair,
+    Turns,
 }
 
 /// Everybody decides when a slot begins, and at once: ours has no use for the milliseconds that messages
@@ -122,6 +124,7 @@ impl Setup {
             Who::Ccml => world.run(&mut Ccml, watch),
             Who::Mcs => world.run(&mut Mcs, watch),
             Who::Fair => world.run(&mut Fair, watch),
+            Who::Turns => world.run(&mut Turns, watch),
         }?;
         let elapsed_s = begin.elapsed().as_secs_f64();
         let seconds = |slots: f64| slots * settings.slot.as_s_f64();

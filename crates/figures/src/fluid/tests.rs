@@ -11,6 +11,7 @@ use super::jobs::{JobSpec, Kind, Trained};
 use super::mcs::Mcs;
 use super::measure::settings;
 use super::ours::Ours;
+use super::turns::Turns;
 use super::world::Policy;
 use super::*;
 
@@ -61,6 +62,10 @@ fn ccml(_: &World) -> Box<dyn Policy> {
     Box::new(Ccml)
 }
 
+fn turns(_: &World) -> Box<dyn Policy> {
+    Box::new(Turns)
+}
+
 fn ours(world: &World) -> Box<dyn Policy> {
     Box::new(Ours::new(world, settings(), &Rng::new(2)))
 }
@@ -83,7 +88,12 @@ fn a_job_alone_takes_what_arithmetic_says() {
     let servers = || vec![job(Kind::Servers, 4, 8, 10, 3)];
     // Three members send 2 · 2/3 of 6 slots.
     let ring = || vec![job(Kind::Ring, 3, 6, 10, 3)];
-    let policies = [("fair", fair as fn(&World) -> Box<dyn Policy>), ("ccml", ccml), ("mcs", mcs)];
+    let policies = [
+        ("fair", fair as fn(&World) -> Box<dyn Policy>),
+        ("ccml", ccml),
+        ("mcs", mcs),
+        ("turns", turns),
+    ];
     for (name, policy) in policies {
         let sending = if name == "mcs" { 16.0 } else { 8.0 };
         assert_eq!(
@@ -118,6 +128,15 @@ fn ccml_turns_equal_jobs_so_that_they_never_meet() {
     assert_eq!(slots, [120.0, 126.0], "the second begins six slots later");
 }
 
+// spec: C-16 simulator
+#[test]
+fn turns_move_equal_jobs_apart_and_serve_the_shorter_one_first() {
+    let slots = run(turns, shape(1, 2), two_alike(10)).completion_slots();
+    assert_eq!(slots, [120.0, 126.0], "the second is six slots behind from its first iteration on");
+    let jobs = || vec![job(Kind::Ring, 2, 9, 1, 1), job(Kind::Ring, 2, 3, 1, 1)];
+    assert_eq!(run(turns, shape(1, 2), jobs()).completion_slots(), [13.0, 4.0]);
+}
+
 #[test]
 fn ours_moves_equal_jobs_apart() {
     let slots = run(ours, shape(1, 2), two_alike(10)).completion_slots();
@@ -138,7 +157,7 @@ fn mcs_serves_the_shorter_job_first() {
 fn a_narrow_link_between_racks_is_shared() {
     let narrow = Shape { gbps: [10, 5, 5], ..shape(2, 1) };
     let jobs = || vec![job(Kind::Ring, 2, 4, 1, 1)];
-    for policy in [fair as fn(&World) -> Box<dyn Policy>, ccml, mcs] {
+    for policy in [fair as fn(&World) -> Box<dyn Policy>, ccml, mcs, turns] {
         assert_eq!(run(policy, narrow, jobs()).completion_slots(), [9.0]);
     }
     let slots = run(ours, narrow, jobs()).completion_slots()[0];
@@ -158,7 +177,7 @@ fn every_policy_ends_every_job_of_every_seed() {
             scattered: 0.4,
         };
         let arrivals = Arrivals { jobs: 25, gap_slots: 3.0, iterations: (1, 4) };
-        for policy in [fair as fn(&World) -> Box<dyn Policy>, ccml, mcs, ours] {
+        for policy in [fair as fn(&World) -> Box<dyn Policy>, ccml, mcs, turns, ours] {
             let jobs = mix.draw(&arrivals, 0.06, &Rng::new(seed)).unwrap();
             let world = run(policy, shape(3, 5), jobs);
             assert_eq!(world.completion_slots().len(), 25);

@@ -1,6 +1,6 @@
 //! All rounds of a cell, and what is kept of them.
 
-use thalweg_core::Rng;
+use thalweg_core::{Rng, Span, Time};
 use thalweg_fabric::trace::Tracer;
 use thalweg_report::stats::Sample;
 use thalweg_scenario::{Ending, Outcome, Scenario};
@@ -21,6 +21,9 @@ pub(super) struct Rounds {
     pub(super) iterations_us: Vec<Vec<f64>>,
     resent: u64,
     dropped: u64,
+    /// Bits of flows beside jobs that have ended, and the time of all runs.
+    others_bits: f64,
+    runs_s: f64,
     /// What schedulers did, if there were any.
     pacing: Option<PacingStats>,
 }
@@ -38,6 +41,7 @@ impl Rounds {
             ("longest-completion", of(&self.completions_us, Sample::max)),
             ("resent", self.resent as f64),
             ("dropped", self.dropped as f64),
+            ("others-gbps", self.others_bits / self.runs_s / 1e9),
             ("used-plans", used.unwrap_or(f64::NAN)),
         ]);
         for (job, iterations_us) in jobs.iter().zip(&self.iterations_us) {
@@ -67,9 +71,14 @@ impl Setup {
             for (at, jobs) in (0..).zip(&together) {
                 let seated: Vec<(usize, &Seat)> =
                     jobs.iter().map(|&job| (job, &seats[job])).collect();
-                let beside = self.beside.as_ref();
+                let beside = self.beside.as_ref().filter(|_| choices.has_others);
                 let flows = beside.map(|beside| self.flows_beside(beside, choices.gbps, &rng));
                 let scenario = testbed.scenario(choices, &seated, flows, point)?;
+                if let Some(ideal) = choices.ideal {
+                    let spans = scenario.in_order(ideal.into(), point.context.seed);
+                    self.keep_spans(&mut rounds, jobs, &spans);
+                    continue;
+                }
                 let before = round * together.len() as u64 + at;
                 let done = |share| (before as f64 + share) / runs as f64;
                 let outcome = run(&scenario, point, None, done)?;
@@ -77,6 +86,15 @@ impl Setup {
             }
         }
         Ok(rounds)
+    }
+
+    /// Keeps iterations that follow each other.
+    fn keep_spans(&self, rounds: &mut Rounds, jobs: &[usize], spans: &[Vec<Span>]) {
+        for (&job, spans) in jobs.iter().zip(spans) {
+            let spans_us = spans.iter().map(|span| span.as_us_f64() * self.divisor);
+            rounds.completions_us.push(spans_us.clone().sum());
+            rounds.iterations_us[job].extend(spans_us);
+        }
     }
 
     fn keep(&self, rounds: &mut Rounds, jobs: &[usize], outcome: &Outcome) {
@@ -88,6 +106,9 @@ impl Setup {
             rounds.iterations_us[job].extend(spans);
         }
         rounds.resent += outcome.resent_packets;
+        let ended = outcome.flows.iter().filter(|flow| flow.end.is_some());
+        rounds.others_bits += ended.map(|flow| flow.spec.bytes.as_u64() as f64 * 8.0).sum::<f64>();
+        rounds.runs_s += outcome.now.since(Time::ZERO).as_s_f64();
         rounds.dropped += outcome.stats.dropped();
         let pacing = rounds.pacing.into_iter().chain(outcome.pacing);
         rounds.pacing = pacing.reduce(PacingStats::merge);

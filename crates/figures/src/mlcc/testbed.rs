@@ -4,7 +4,7 @@ use thalweg_scenario::Scenario;
 use thalweg_workload::models;
 
 use super::draw::{Job, Seat};
-use super::{Choices, Network};
+use super::{Choices, Network, Rules};
 use crate::shrink::model_json;
 use crate::{FigureError, Point, runs};
 
@@ -37,7 +37,7 @@ impl Testbed<'_> {
     ) -> Result<Scenario, FigureError> {
         let mut text = self.network_tables(choices);
         for &(job, seat) in seated {
-            text += &self.job_table(&self.jobs[job], seat);
+            text += &self.job_table(&self.jobs[job], seat, choices.computing);
         }
         if flows.is_some() {
             text += &format!("[[traffic]]\n[traffic.list]\ncsv = \"{FLOWS}\"\n");
@@ -63,25 +63,41 @@ impl Testbed<'_> {
             true => format!("ecn-threshold = \"{}\"\n", network.ecn_threshold),
             false => String::new(),
         };
-        let pacing = choices.pacing.map_or(String::new(), |pacing| {
-            let slot_us = pacing.slot_ms * 1e3 / self.divisor;
-            // The published rules.
-            format!(
-                "[pacing]\nslot = \"{slot_us}us\"\nslots = {}\nenforce = \"rate\"\nplans = \"iteration\"\nunused = \"kept\"\n",
-                pacing.slots
-            )
-        });
+        let control = choices
+            .flows_control
+            .as_ref()
+            .map_or(String::new(), |control| format!("flows-control = \"{control}\"\n"));
+        let (mut queues, mut pacing) = ("", String::new());
+        if let Some(schedule) = choices.pacing {
+            let slot_us = schedule.slot_ms * 1e3 / self.divisor;
+            let rules = match schedule.rules {
+                Rules::Published => {
+                    "enforce = \"rate\"\nplans = \"iteration\"\nunused = \"kept\"\n"
+                }
+                Rules::Classes => {
+                    queues = "queues = \"fair\"\n";
+                    "enforce = \"class\"\n"
+                }
+                Rules::ClassesAlone => {
+                    queues = "queues = \"strict\"\n";
+                    "enforce = \"class\"\n"
+                }
+            };
+            let slots = schedule.slots;
+            pacing = format!("[pacing]\nslot = \"{slot_us}us\"\nslots = {slots}\n{rules}");
+        }
         format!(
             "title = \"the testbed\"\n[topology.one-switch]\nhosts = {}\n\
              host-cable = {{ rate = \"{}Gbps\", delay = \"{}\" }}\n\
-             [switch]\nport-buffer = \"{}\"\n{marks}\
-             [transport]\ncontrol = \"{}\"\nremembers-paths = true\n{pacing}",
+             [switch]\nport-buffer = \"{}\"\n{marks}{queues}\
+             [transport]\ncontrol = \"{}\"\n{control}remembers-paths = true\n{pacing}",
             network.hosts, choices.gbps, network.delay, network.buffer, choices.control,
         )
     }
 
-    fn job_table(&self, job: &Job, seat: &Seat) -> String {
+    fn job_table(&self, job: &Job, seat: &Seat, computing: f64) -> String {
         let us = |ms: f64| ms * 1e3 / self.divisor;
+        let compute_ms = job.compute_ms * computing;
         let (collective, servers, chunk_mb) = match seat.servers.is_empty() {
             true => ("ring", String::new(), BUCKET_MB / seat.workers.len() as f64),
             false => ("server", format!("servers = {:?}\n", seat.servers), PARTITION_MB),
@@ -94,8 +110,8 @@ impl Testbed<'_> {
             job.name,
             seat.workers,
             job.iterations,
-            us(job.compute_ms / 3.0),
-            us(job.compute_ms * 2.0 / 3.0),
+            us(compute_ms / 3.0),
+            us(compute_ms * 2.0 / 3.0),
             kb(BUCKET_MB),
             kb(chunk_mb),
             us(seat.start_ms),

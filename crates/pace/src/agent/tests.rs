@@ -90,7 +90,9 @@ fn a_job_has_the_rank_of_the_host_where_most_is_left() {
         let answer = Answer { feedback: None, progress: Vec::new(), rank: Some(rank) };
         agent.handle_answer(at_ms(61), (0, Slot(1)), flow(0), &answer);
     }
-    assert_eq!(agent.host.rank(JOB), behind);
+    assert_eq!(agent.host.rank(JOB), behind.repeated());
+    let sent = agent.question(flow(0)).expect("the flow was added").rank;
+    assert_eq!(sent, behind.repeated(), "other neighbours learn of it");
     agent.handle_timeout(at_ms(120));
     assert_eq!(agent.jobs[&JOB].class, 5, "less than eight slots");
     agent.handle_timeout(at_ms(180));

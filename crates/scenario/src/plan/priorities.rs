@@ -77,7 +77,7 @@ pub(crate) fn priorities(
     let Some(word) = table.tagger else {
         return if ranks_by_size { believed(table, sizes) } else { none(table) };
     };
-    if !matches!(protocol, Protocol::Windows) {
+    if !matches!(protocol, Protocol::Windows(_)) {
         let control = protocol.name();
         let message = format!("control = \"{control}\" has its own priorities: take this away");
         return Err(Mistake::at("tagger", message));

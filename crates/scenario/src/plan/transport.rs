@@ -21,8 +21,8 @@ use crate::traffic::Traffic;
 /// How hosts send their flows.
 #[derive(Clone, Debug)]
 pub(crate) enum Protocol {
-    /// By windows.
-    Windows,
+    /// By windows, under this control.
+    Windows(Control),
     Ndp(ndp::Config),
     Pfabric(pfabric::Config),
     Homa {
@@ -47,7 +47,7 @@ impl Protocol {
     /// What it is called in files.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Protocol::Windows => "windows",
+            Protocol::Windows(_) => "windows",
             Protocol::Ndp { .. } => "ndp",
             Protocol::Pfabric { .. } => "pfabric",
             Protocol::Homa { .. } => "homa",
@@ -66,9 +66,9 @@ impl Protocol {
         let checked = "checked when the file was read";
         let messages = windows.messages.clone();
         match self {
-            Protocol::Windows => {
+            &Protocol::Windows(control) => {
                 let seed = rng.substream("control", host.0.into()).bits();
-                let endpoint = Endpoint::new(Config { seed, ..windows });
+                let endpoint = Endpoint::new(Config { seed, control, ..windows });
                 SimulatedTransport::Flow(Box::new(endpoint.expect(checked)))
             }
             Protocol::Ndp(config) => {
@@ -133,7 +133,10 @@ pub(crate) fn protocol(
     };
     let window_packets = |default: u32| table.initial_window_packets.unwrap_or(default);
     let protocol = match table.control.unwrap_or(ControlWord::Windows(Control::default())) {
-        ControlWord::Windows(_) => Protocol::Windows,
+        ControlWord::Windows(_) => {
+            let control = flows_control(table, windows)?.with_base_rtt(round_trip);
+            Protocol::Windows(control)
+        }
         ControlWord::Ndp => Protocol::Ndp(ndp::Config {
             // With queues filled at the sender's and at the receiver's end, no link is idle yet.
             initial_window_packets: window_packets(product_packets + 2 * NDP_QUEUE_PACKETS),
@@ -183,6 +186,7 @@ fn check_keys(table: &TransportTable, protocol: &Protocol) -> Result<(), Mistake
     }
     let has_window = !matches!(protocol, Protocol::Deliver { plan, .. } if plan.is_rate());
     let foreign = [
+        ("flows-control", table.flows_control.is_some()),
         ("dctcp-gain", table.dctcp_gain.is_some()),
         ("dctcp-initial-alpha", table.dctcp_initial_alpha.is_some()),
         ("remembers-paths", table.remembers_paths.is_some()),
@@ -194,7 +198,7 @@ fn check_keys(table: &TransportTable, protocol: &Protocol) -> Result<(), Mistake
         ("initial-window-packets", table.initial_window_packets.is_some() && !has_window),
     ];
     match foreign.into_iter().find(|(_, is_given)| *is_given) {
-        Some((key, _)) if !matches!(protocol, Protocol::Windows) => {
+        Some((key, _)) if !matches!(protocol, Protocol::Windows(_)) => {
             let control = protocol.name();
             let message = format!("control = \"{control}\" has no such setting: take this away");
             Err(Mistake::at(key, message))
@@ -306,6 +310,18 @@ fn transport_mistake(error: ConfigError) -> Mistake {
         ConfigError::Control(_) => "control".to_owned(),
     };
     Mistake::at(key, as_key(&error.to_string()))
+}
+
+/// The control of flows that belong to no job: that of jobs, unless the file names another one.
+fn flows_control(table: &TransportTable, windows: &Config) -> Result<Control, Mistake> {
+    let Some(name) = &table.flows_control else { return Ok(windows.control) };
+    let named = control::named(name).ok_or_else(|| {
+        let names = control::names(|_| true);
+        let message = format!("unknown control \"{name}\": give a size, or one of {names}");
+        Mistake::at("flows-control", message)
+    })?;
+    let classes = control::sampled_classes(table.delay_classes.unwrap_or_default());
+    Ok(named.with_classes(classes))
 }
 
 fn flow_control(table: &TransportTable) -> Control {

@@ -88,7 +88,7 @@ impl Setting<'_> {
         server: Option<u32>,
         servers: Option<&[u32]>,
     ) -> Result<Members, Mistake> {
-        if collective.has_messages() && !matches!(self.protocol, Protocol::Windows) {
+        if collective.has_messages() && !matches!(self.protocol, Protocol::Windows(_)) {
             let message = format!(
                 "control = \"{}\" is for flows, and {} jobs send by windows: take another collective, \
                  or another control",
