@@ -602,7 +602,8 @@ fn a_flow_that_is_counted_depends_on_those_of_which_something_was_heard_lately()
     let mut host = host(&[FlowSpec { relation: ring, others: vec![id(9)], ..spec(1, 2, 50) }]);
     host.count_from_start(id(1)).unwrap();
     let decided = |host: &mut Host, slot: u64| granted(&decide(host, at_ms(60 * slot)), 1);
-    assert_eq!(decided(&mut host, 1), SLOT_BYTES, "its predecessor has no agent");
+    // It decides when a tenth of the slot has passed.
+    assert_eq!(decided(&mut host, 1), 9 * tenth, "its predecessor has no agent");
     let heard = |host: &mut Host, slot: u64, volume| {
         let progress = Progress { flow: id(9), iteration: 0, volume };
         host.handle_progress(at_ms(60 * slot + 59), progress);
@@ -616,5 +617,5 @@ fn a_flow_that_is_counted_depends_on_those_of_which_something_was_heard_lately()
     assert_eq!(decided(&mut host, 3), 3 * tenth);
     assert_eq!(decided(&mut host, 4), 3 * tenth, "nothing new is known");
     host.handle_timeout(at_ms(60 * 5));
-    assert_eq!(decided(&mut host, 6), SLOT_BYTES, "its predecessor has been silent for long");
+    assert_eq!(decided(&mut host, 6), 9 * tenth, "its predecessor has been silent for long");
 }
