@@ -93,7 +93,10 @@ fn flows_of_programs_are_learned_from_and_then_climb() {
             assert!(prioritizer.is_tagging());
             await_stats(&prioritizer, |stats| stats.lists > 1);
             (0..60).for_each(|_| send(to, 150_000));
-            let stats = await_stats(&prioritizer, |stats| stats.bounds_set > 0);
+            let stats = await_stats(&prioritizer, |stats| {
+                let observed = &stats.observed;
+                stats.bounds_set > 0 && observed.forests > 0 && observed.flows >= 60
+            });
             assert!(stats.first_forest_ms.is_some() && stats.observed.forests > 0, "{stats:?}");
             let before = stats.tags.unwrap();
             assert_eq!(before.bounded, 0, "{before:?}");
