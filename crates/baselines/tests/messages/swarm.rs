@@ -127,7 +127,8 @@ fn swarm<T: Transport>() -> Coverage {
         for link in topology.links() {
             let stats = fabric.link_stats(link);
             coverage.trimmed += stats.trimmed_packets;
-            coverage.dropped += stats.dropped_packets;
+            // Headers that found no room came back.
+            coverage.dropped += stats.dropped_packets + stats.returned_packets;
             coverage.lost += stats.lost_packets;
             coverage.doubled += stats.duplicated_packets;
         }
