@@ -269,8 +269,7 @@ fn overtaking(loss_detection: LossDetection) -> Sent {
     let tagger = FlowTagger::Custom(Box::new(Listed(priorities)));
     network.start_tagged(0, 2, Payload::Length(Bytes::new(400_000)), tagger);
     network.run(Time::ZERO + Span::from_s(1));
-    let end = *ends(&network).next().expect("it ended");
-    end
+    *ends(&network).next().expect("it ended")
 }
 
 #[test]
