@@ -75,7 +75,7 @@ impl Protocol {
                 let link_rate = topology.host_cable(host).rate;
                 let rng = rng.substream("ndp", u64::from(host.0));
                 let config = ndp::Config { messages, link_rate, rng, ..config.clone() };
-                SimulatedTransport::Ndp(ndp::Endpoint::new(config).expect(checked))
+                SimulatedTransport::Ndp(Box::new(ndp::Endpoint::new(config).expect(checked)))
             }
             Protocol::Pfabric(config) => {
                 let config = pfabric::Config { messages, ..config.clone() };

@@ -17,7 +17,7 @@ pub(crate) enum SimulatedTransport {
     /// Tensors of which a part may be lost.
     Deliver(Box<Deliveries>),
     /// NDP.
-    Ndp(ndp::Endpoint),
+    Ndp(Box<ndp::Endpoint>),
     /// pFabric.
     Pfabric(pfabric::Endpoint),
     /// Homa.

@@ -87,6 +87,17 @@ fn drain(hall: &mut Hall) -> Option<Duration> {
     Some(time(|| assert!(convert::write_to_rank(0, &welcome).encode_to_vec().len() > 1)))
 }
 
+/// Times of sixty ticks, 100 ms apart.
+fn ticks_of(hall: &mut Hall) -> Vec<Duration> {
+    let tick = |_| {
+        hall.now += Span::from_ms(100);
+        let took = time(|| hall.registry.tick(hall.now));
+        drain(hall);
+        took
+    };
+    (0..60).map(tick).collect()
+}
+
 #[test]
 #[ignore = "prints times"]
 fn measure_the_work_of_large_jobs() {
@@ -123,12 +134,7 @@ fn measure_the_work_of_large_jobs() {
             }
         });
         drain(&mut hall);
-        let mut ticks = Vec::new();
-        for _ in 0..60 {
-            hall.now += Span::from_ms(100);
-            ticks.push(time(|| hall.registry.tick(hall.now)));
-            drain(&mut hall);
-        }
+        let ticks = ticks_of(&mut hall);
         let last = ((jobs - 1) * ranks..).zip(0..ranks.min(50));
         let back = time(|| {
             for (place, rank) in last.clone() {
