@@ -239,7 +239,7 @@ fn longest_of_eight(computing: f64) -> (f64, f64) {
     let longest = |switch: &str, pacing: &str| {
         let outcome = eight_jobs(switch, pacing, computing);
         let all = outcome.jobs.iter().flat_map(|job| &job.iterations);
-        all.max().unwrap().as_s_f64() * 1e3
+        all.max().expect("iterations").as_s_f64() * 1e3
     };
     let classes = longest("queues = \"strict\"", "[pacing]\nslot = \"2ms\"");
     let fair = longest("", "");

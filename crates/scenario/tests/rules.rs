@@ -219,9 +219,12 @@ fn important_packets_dropped() {
     }
 }
 
+/// Begin and end of each chunk, by its server and number.
+type Spans = BTreeMap<(u32, u64), (Time, Time)>;
+
 /// When the first and the last packet of each chunk that is pushed came to its server, by server and chunk.
 #[derive(Clone, Default)]
-struct Chunks(Arc<Mutex<BTreeMap<(u32, u64), (Time, Time)>>>);
+struct Chunks(Arc<Mutex<Spans>>);
 
 impl Tracer for Chunks {
     fn on(&mut self, now: Time, _: Option<LinkId>, incident: Incident, packet: Packet<'_>) {

@@ -160,19 +160,19 @@ fn a_gate_of_another_process_holds_nothing_back_where_plans_are_budgets() {
     let pacer = SlotPacer::with_lag(Span::from_ms(20));
     let gate = Gate::new(Enforce::Class, pacer, FRAMING, [flow(0), flow(1)]);
     let mut gate = gate.with_idle_rate(Rate::from_bps(60_000_000));
-    assert_eq!(gate.class(at_ms(0)), None, "nothing is known of the job");
+    assert_eq!(gate.class(at_ms(0)), Turn::Out(LAST_CLASS), "nothing is known of the job");
     gate.obey(at_ms(0), Order::Hold(true));
     gate.obey(at_ms(0), Order::Class(4));
     let volume = Bytes::new(3_000);
     gate.obey(at_ms(0), Order::Grant { flow: flow(0), rate: None, volume, until: at_ms(60) });
     gate.obey(at_ms(0), Order::Idle { flow: flow(1) });
     for ms in [1, 2] {
-        assert_eq!(gate.class(at_ms(ms)), Some(4));
+        assert_eq!(gate.class(at_ms(ms)), Turn::In(4));
         assert_eq!(gate.next_send(at_ms(ms)), at_ms(ms));
         gate.on_send(at_ms(ms), flow(0), Bytes::new(1_500));
     }
-    assert_eq!(gate.class(at_ms(3)), None, "a flow with nothing planned has no budget");
+    assert_eq!(gate.class(at_ms(3)), Turn::Out(5), "a flow with nothing planned has no budget");
     assert_eq!(gate.next_send(at_ms(3)), at_ms(3));
     gate.obey(at_ms(3), Order::Hold(false));
-    assert_eq!(gate.class(at_ms(3)), Some(4));
+    assert_eq!(gate.class(at_ms(3)), Turn::In(4));
 }

@@ -79,7 +79,9 @@ impl Protocol {
             }
             Protocol::Pfabric(config) => {
                 let config = pfabric::Config { messages, ..config.clone() };
-                SimulatedTransport::Pfabric(pfabric::Endpoint::new(config).expect(checked))
+                SimulatedTransport::Pfabric(Box::new(
+                    pfabric::Endpoint::new(config).expect(checked),
+                ))
             }
             Protocol::Homa { config, .. } => {
                 let config = homa::Config { messages, ..config.clone() };

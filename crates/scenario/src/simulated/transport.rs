@@ -19,7 +19,7 @@ pub(crate) enum SimulatedTransport {
     /// NDP.
     Ndp(Box<ndp::Endpoint>),
     /// pFabric.
-    Pfabric(pfabric::Endpoint),
+    Pfabric(Box<pfabric::Endpoint>),
     /// Homa.
     Homa(Box<homa::Endpoint>),
 }

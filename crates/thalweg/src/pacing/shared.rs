@@ -7,7 +7,7 @@ use thalweg_control::local::{self, Dependence};
 use thalweg_core::{Bytes, JobId, Rate, Span, Time};
 use thalweg_net::{Departure, HostPacer, Network};
 use thalweg_pace::agent::Order;
-use thalweg_pace::gate::Framing;
+use thalweg_pace::gate::{Framing, Turn};
 use thalweg_pace::{Enforce, FlowId, Gate, SlotPacer};
 use thalweg_stack::{ClassSource, Packets, Policy};
 use thalweg_transport::JobClass;
@@ -384,16 +384,17 @@ impl State {
     /// The class of all packets. `None` where the agent orders none.
     fn class(&self) -> Option<JobClass> {
         let gate = self.gate.as_ref().filter(|_| self.by_class)?;
-        let values =
-            |job_classes, turn| Policy { job_classes }.dscp(Packets::Values { turn, layer: None });
+        let values = |job_classes, class| {
+            Policy { job_classes }.dscp(Packets::Values { class, layer: None })
+        };
         if self.is_unpaced() {
             return Some(JobClass::InTurn(values(false, None)));
         }
-        let turn = gate.class(self.now);
-        let dscp = values(true, turn);
-        Some(match turn {
-            Some(_) => JobClass::InTurn(dscp),
-            None => JobClass::OutOfTurn { dscp, patience: self.slot },
+        Some(match gate.class(self.now) {
+            Turn::In(class) => JobClass::InTurn(values(true, Some(class))),
+            Turn::Out(class) => {
+                JobClass::OutOfTurn { dscp: values(true, Some(class)), patience: self.slot }
+            }
         })
     }
 }

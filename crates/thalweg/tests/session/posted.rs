@@ -26,7 +26,8 @@ fn bound(share: f64) -> LossBound {
 
 /// Values of which half the packets are large.
 fn uneven() -> Vec<f32> {
-    let value = |at: usize| if (at / 352).is_multiple_of(2) { 100.0 } else { 1.0 } + (at % 50) as f32;
+    let value =
+        |at: usize| if (at / 352).is_multiple_of(2) { 100.0 } else { 1.0 } + (at % 50) as f32;
     (0..VALUES).map(value).collect()
 }
 
