@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use thalweg_agent::office::{Office, Output, Seat};
+use thalweg_agent::scheduler::{Client, Output, Scheduler};
 use thalweg_control::local::{Announced, FromJob, Lines, ToJob, VERSION};
 use thalweg_core::{Rate, Rng, Span, Time};
 use thalweg_pace::board::{
@@ -29,7 +29,7 @@ const UPLINK_BPS: u64 = 1_000_000_000;
 /// What the witness writes at a time, and to whom.
 const WITNESS_BYTES: u64 = 100_000;
 const WITNESS_PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
-const WITNESS: Seat = Seat(4);
+const WITNESS: Client = Client(4);
 /// What an input may lead to, for every flow that is known and once more.
 const OUTPUTS_PER_FLOW: usize = 8;
 
@@ -41,13 +41,13 @@ pub fn agent(bytes: &[u8]) -> bool {
     let mut accepted = false;
     for line in bytes.split(|&byte| byte == b'\n') {
         let [first, line @ ..] = line else { continue };
-        let seat = Seat(u64::from(first & 3));
+        let client = Client(u64::from(first & 3));
         stage.pass(Span::from_ms(WAITS_MS[usize::from(first >> 2 & 7)]));
         match line {
-            [] => stage.hang_up(seat),
+            [] => stage.hang_up(client),
             [ANSWER, numbers @ ..] => stage.answer(&mut Numbers(numbers)),
             [REFUSE, numbers @ ..] => stage.refuse(&mut Numbers(numbers)),
-            _ => accepted |= stage.say(seat, line),
+            _ => accepted |= stage.say(client, line),
         }
         stage.work();
     }
@@ -62,14 +62,14 @@ struct Stage {
     lone: Option<Desk>,
     now: Time,
     /// Who has joined.
-    joined: BTreeSet<Seat>,
+    joined: BTreeSet<Client>,
     /// What flows have reported; those that stay on the host are not among them.
-    flows: BTreeMap<(Seat, u32), (u64, u64)>,
+    flows: BTreeMap<(Client, u32), (u64, u64)>,
     witness: (u64, u64),
 }
 
 struct Desk {
-    office: Office,
+    scheduler: Scheduler,
     switch: Board,
     sequence: u64,
     asked: (Slot, Vec<Question>),
@@ -117,47 +117,47 @@ impl Stage {
     }
 
     /// A job writes a line.
-    fn say(&mut self, seat: Seat, line: &[u8]) -> bool {
+    fn say(&mut self, client: Client, line: &[u8]) -> bool {
         let words = match Lines::new(line).next_line::<FromJob>() {
             Ok(Some(words)) => words,
             Ok(None) => return false,
             Err(_) => {
-                self.hang_up(seat);
+                self.hang_up(client);
                 return false;
             }
         };
-        let done = self.main.office.handle_job(self.now, seat, words.clone());
+        let done = self.main.scheduler.handle_job(self.now, client, words.clone());
         self.main.drain(self.now, self.flows.len() + 2);
         if done.is_err() {
-            self.hang_up(seat);
+            self.hang_up(client);
             return false;
         }
         match words {
-            FromJob::Join { .. } => assert!(self.joined.insert(seat), "it has joined twice"),
-            _ => assert!(self.joined.contains(&seat), "it has not joined"),
+            FromJob::Join { .. } => assert!(self.joined.insert(client), "it has joined twice"),
+            _ => assert!(self.joined.contains(&client), "it has not joined"),
         }
         match words {
             FromJob::Flow(Announced { flow, to, .. }) if to != OWN => {
-                let before = self.flows.insert((seat, flow), (0, 0));
+                let before = self.flows.insert((client, flow), (0, 0));
                 assert!(before.is_none(), "a flow that is there already");
             }
             FromJob::Report { flow, ready, sent, .. } => {
-                if let Some(counts) = self.flows.get_mut(&(seat, flow)) {
+                if let Some(counts) = self.flows.get_mut(&(client, flow)) {
                     assert!(counts.1 <= sent && sent <= ready, "counts that went back");
                     *counts = (ready, sent);
                     self.lone = None;
                 }
             }
-            FromJob::Close { flow } => drop(self.flows.remove(&(seat, flow))),
+            FromJob::Close { flow } => drop(self.flows.remove(&(client, flow))),
             FromJob::Join { .. } | FromJob::Flow(_) => {}
         }
         true
     }
 
-    fn hang_up(&mut self, seat: Seat) {
-        self.main.office.forget(self.now, seat);
-        self.joined.remove(&seat);
-        self.flows.retain(|(of, _), _| *of != seat);
+    fn hang_up(&mut self, client: Client) {
+        self.main.scheduler.forget(self.now, client);
+        self.joined.remove(&client);
+        self.flows.retain(|(of, _), _| *of != client);
         self.main.drain(self.now, self.flows.len() + 1);
     }
 
@@ -171,7 +171,7 @@ impl Stage {
 
     fn witness_says(&mut self, words: FromJob) {
         for desk in [Some(&mut self.main), self.lone.as_mut()].into_iter().flatten() {
-            let done = desk.office.handle_job(self.now, WITNESS, words.clone());
+            let done = desk.scheduler.handle_job(self.now, WITNESS, words.clone());
             assert_eq!(done, Ok(()), "the witness does nothing wrong");
             desk.drain(self.now, self.flows.len() + 2);
         }
@@ -205,7 +205,7 @@ impl Stage {
             Answer { feedback, progress: progress.collect(), rank: None }
         };
         let answers = questions.iter().map(of).collect();
-        self.main.office.handle_answers(self.now, 1, slot, &questions, answers);
+        self.main.scheduler.handle_answers(self.now, 1, slot, &questions, answers);
         self.lone = None;
         self.main.drain(self.now, self.flows.len() + 1);
     }
@@ -218,7 +218,7 @@ impl Stage {
             Verdict::Full(Refusal { slot, asked: plan.plan.at(slot), free: numbers.next() })
         };
         let verdicts: Vec<Verdict> = plans.iter().map(of).collect();
-        self.main.office.handle_verdicts(self.now, &plans, &verdicts);
+        self.main.scheduler.handle_verdicts(self.now, &plans, &verdicts);
         self.lone = None;
         self.main.drain(self.now, self.flows.len() + 1);
     }
@@ -229,21 +229,21 @@ impl Stage {
         let (ready, _) = self.witness;
         self.witness_says(FromJob::report(0, ready, ready));
         let flows: Vec<_> = self.flows.iter().map(|(&id, &counts)| (id, counts)).collect();
-        for ((seat, flow), (ready, _)) in flows {
+        for ((client, flow), (ready, _)) in flows {
             let words = FromJob::report(flow, ready, ready);
-            if self.main.office.handle_job(self.now, seat, words).is_err() {
-                self.hang_up(seat);
+            if self.main.scheduler.handle_job(self.now, client, words).is_err() {
+                self.hang_up(client);
             }
             self.main.drain(self.now, self.flows.len() + 2);
         }
         self.pass(Span::from_s(2));
-        let due = self.main.office.poll_timeout();
+        let due = self.main.scheduler.poll_timeout();
         assert_eq!(due, Time::NEVER, "somebody waits, and nobody has anything to send");
-        for seat in 0..=WITNESS.0 {
-            self.hang_up(Seat(seat));
+        for client in 0..=WITNESS.0 {
+            self.hang_up(Client(client));
         }
         self.pass(Span::from_ms(60));
-        assert_eq!(self.main.office.poll_timeout(), Time::NEVER, "nobody is there");
+        assert_eq!(self.main.scheduler.poll_timeout(), Time::NEVER, "nobody is there");
     }
 }
 
@@ -251,10 +251,10 @@ impl Desk {
     fn new() -> Desk {
         let rate = Rate::from_bps(UPLINK_BPS).expect("a rate");
         let settings = Settings::default();
-        let office = Office::new(OWN, rate, settings, BASE, &Rng::new(1)).expect("it works");
+        let scheduler = Scheduler::new(OWN, rate, settings, BASE, &Rng::new(1)).expect("it works");
         let route = Route { to: Prefix::ALL, rate, is_each: true };
         Desk {
-            office,
+            scheduler,
             switch: Board::new(settings, vec![route]),
             sequence: 0,
             asked: (BASE, Vec::new()),
@@ -264,23 +264,23 @@ impl Desk {
     }
 
     fn pass(&mut self, now: Time, flows: usize) {
-        while self.office.poll_timeout() <= now {
-            let due = self.office.poll_timeout();
-            self.office.handle_timeout(due);
+        while self.scheduler.poll_timeout() <= now {
+            let due = self.scheduler.poll_timeout();
+            self.scheduler.handle_timeout(due);
             self.drain(due, flows);
-            assert!(self.office.poll_timeout() > due, "it is due again at once");
+            assert!(self.scheduler.poll_timeout() > due, "it is due again at once");
         }
     }
 
-    /// Carries out what the office wants; a switch takes all of it.
+    /// Carries out what the scheduler wants; a switch takes all of it.
     fn drain(&mut self, now: Time, flows: usize) {
         let mut outputs = 0;
         let slot = BASE.after(Settings::default().slot_at(now).0);
-        while let Some(output) = self.office.poll() {
+        while let Some(output) = self.scheduler.poll() {
             outputs += 1;
             assert!(outputs <= OUTPUTS_PER_FLOW * (flows + 1), "it talks without end");
             match output {
-                Output::Say(seat, words) => self.say(seat, words),
+                Output::Say(client, words) => self.say(client, words),
                 Output::Ask(of, questions) => {
                     assert!(of == slot && questions.len() <= flows);
                     self.ask(now, slot, &questions);
@@ -299,11 +299,11 @@ impl Desk {
         }
     }
 
-    fn say(&mut self, seat: Seat, words: ToJob) {
+    fn say(&mut self, client: Client, words: ToJob) {
         if let ToJob::Rate { bps, .. } = &words {
             assert!(*bps <= UPLINK_BPS || *bps == u64::MAX, "faster than the link: {words:?}");
         }
-        if seat == WITNESS {
+        if client == WITNESS {
             let is_meant = match &words {
                 ToJob::Welcome { .. } => true,
                 ToJob::Rate { flow, bps, .. } => *flow == 0 && *bps <= UPLINK_BPS,
@@ -322,7 +322,7 @@ impl Desk {
         for questions in questions.chunks(FLOWS_PER_MESSAGE) {
             let answers = self.switch.fetch(slot, slot, questions);
             let answers = answers.expect("an agent asks what can be answered");
-            self.office.handle_answers(now, 0, slot, questions, answers);
+            self.scheduler.handle_answers(now, 0, slot, questions, answers);
         }
     }
 
@@ -333,7 +333,7 @@ impl Desk {
             let update = Update { agent, sequence, slot, plans };
             let verdicts = self.switch.update(slot, &update);
             let verdicts = verdicts.expect("an agent plans what can be taken in");
-            self.office.handle_verdicts(now, &update.plans, &verdicts);
+            self.scheduler.handle_verdicts(now, &update.plans, &verdicts);
         }
     }
 }

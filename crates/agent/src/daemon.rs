@@ -27,10 +27,10 @@ use crate::events::TARGET;
 use crate::guardian::{Guardian, Safeguards};
 use crate::interface::{self, Interface, Leaf};
 use crate::metrics;
-use crate::office::{Office, Output, Seat};
 use crate::originals;
 use crate::pieces::ShortPieces;
 use crate::record::Record;
+use crate::scheduler::{Client, Output, Scheduler};
 use crate::stats::{AgentStats, JobStats, TablesStats};
 
 /// Most connections of jobs.
@@ -73,7 +73,7 @@ pub struct AgentDaemon {
     address: Ipv4Addr,
     inputs: SyncSender<Input>,
     threads: Vec<JoinHandle<()>>,
-    seats: Seats,
+    clients: Clients,
     prioritizer: Option<Prioritizer>,
     _pieces: ShortPieces,
     /// Ended last: until then something is changed on the host.
@@ -82,17 +82,17 @@ pub struct AgentDaemon {
 
 /// What comes in.
 enum Input {
-    Connected(Seat, UnixStream),
-    Said(Seat, FromJob),
+    Connected(Client, UnixStream),
+    Said(Client, FromJob),
     /// It hung up, or said what makes no sense.
-    Gone(Seat, Option<String>),
+    Gone(Client, Option<String>),
     Switch(usize, FromSwitch),
     Count(SyncSender<AgentStats>),
     Stop,
 }
 
 /// Connections of jobs, so that they can be ended.
-type Seats = Arc<Mutex<BTreeMap<Seat, UnixStream>>>;
+type Clients = Arc<Mutex<BTreeMap<Client, UnixStream>>>;
 
 impl AgentDaemon {
     /// Listens, and starts.
@@ -106,7 +106,7 @@ impl AgentDaemon {
         let wrong = |error: &dyn std::fmt::Display| AgentError::Config(error.to_string());
         let clock = SlotClock::new(config.settings.slot, clocks());
         let (base, rng) = (clock.base(), Rng::new(draw()?));
-        let office = Office::new(config.address, config.uplink, config.settings, base, &rng)
+        let scheduler = Scheduler::new(config.address, config.uplink, config.settings, base, &rng)
             .map_err(|error| wrong(&error))?;
         let listener = listen(&config.socket)?;
         let (inputs, inbox) = sync_channel(INBOX);
@@ -127,7 +127,7 @@ impl AgentDaemon {
         let prioritizer = config.priorities.map(Prioritizer::start).transpose();
         let prioritizer = prioritizer.map_err(tagging_error)?;
         let clerk = Clerk {
-            office,
+            scheduler,
             interface: None,
             wanted,
             clock,
@@ -140,15 +140,24 @@ impl AgentDaemon {
             streams: BTreeMap::new(),
             on_record: config.on_record,
         };
-        let seats = Seats::default();
-        let (door, guests) = (inputs.clone(), Arc::clone(&seats));
+        let clients = Clients::default();
+        let (door, guests) = (inputs.clone(), Arc::clone(&clients));
         let threads = vec![
             spawn("thalweg-agent", move || clerk.run(&inbox))?,
             spawn("thalweg-door", move || welcome(&listener, &door, &guests))?,
         ];
         let AgentConfig { socket, address, .. } = config;
         let (_pieces, _guardian) = (pieces, guardian);
-        Ok(AgentDaemon { socket, address, inputs, threads, seats, prioritizer, _pieces, _guardian })
+        Ok(AgentDaemon {
+            socket,
+            address,
+            inputs,
+            threads,
+            clients,
+            prioritizer,
+            _pieces,
+            _guardian,
+        })
     }
 
     /// Where jobs find it.
@@ -190,7 +199,7 @@ impl Drop for AgentDaemon {
         }
         let _ = UnixStream::connect(&self.socket);
         let _ = fs::remove_file(&self.socket);
-        for stream in lock(&self.seats).values() {
+        for stream in lock(&self.clients).values() {
             let _ = stream.shutdown(Shutdown::Both);
         }
         for thread in self.threads.drain(..) {
@@ -201,7 +210,7 @@ impl Drop for AgentDaemon {
 
 /// The thread that decides.
 struct Clerk {
-    office: Office,
+    scheduler: Scheduler,
     /// The interface of the host, where its jobs have classes there.
     interface: Option<Interface>,
     /// Rate of the interface and folder of the file with what was there, until somebody needs classes. `None` where plans
@@ -216,7 +225,7 @@ struct Clerk {
     /// Processes and flows of its jobs are read from the scheduler when somebody asks.
     stats: AgentStats,
     switches: Vec<Switch>,
-    streams: BTreeMap<Seat, UnixStream>,
+    streams: BTreeMap<Client, UnixStream>,
     on_record: Box<dyn FnMut(&Record) + Send>,
 }
 
@@ -231,7 +240,7 @@ impl Clerk {
     fn run(mut self, inbox: &Receiver<Input>) {
         loop {
             let now = self.now();
-            let due = self.office.poll_timeout().since(now).as_ps() / 1_000;
+            let due = self.scheduler.poll_timeout().since(now).as_ps() / 1_000;
             let input = match inbox.recv_timeout(Duration::from_nanos(due).min(RENEW_EVERY)) {
                 Ok(Input::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(input) => Some(input),
@@ -241,8 +250,8 @@ impl Clerk {
                 self.take_in(input);
             }
             let now = self.now();
-            if self.office.poll_timeout() <= now {
-                self.office.handle_timeout(now);
+            if self.scheduler.poll_timeout() <= now {
+                self.scheduler.handle_timeout(now);
             }
             self.renew(now);
             self.put_out();
@@ -257,7 +266,7 @@ impl Clerk {
                 target: TARGET, %address, event = "clock_set", by_s,
                 "the clock of the host was set by {by_s:.3} s: slots have other numbers from now on"
             );
-            self.office.set_base(base);
+            self.scheduler.set_base(base);
         }
         self.clock.now()
     }
@@ -266,18 +275,18 @@ impl Clerk {
         let steady = (self.clocks)().steady;
         if self.renewed_at.is_none_or(|at| steady.saturating_sub(at) >= RENEW_EVERY) {
             self.renewed_at = Some(steady);
-            self.office.renew(now);
+            self.scheduler.renew(now);
         }
     }
 
     fn take_in(&mut self, input: Input) {
         let now = self.now();
         match input {
-            Input::Connected(seat, stream) => {
-                self.streams.insert(seat, stream);
+            Input::Connected(client, stream) => {
+                self.streams.insert(client, stream);
             }
-            Input::Said(seat, words) => self.handle_message(now, seat, words),
-            Input::Gone(seat, reason) => self.send_off(seat, reason),
+            Input::Said(client, words) => self.handle_message(now, client, words),
+            Input::Gone(client, reason) => self.send_off(client, reason),
             Input::Switch(number, words) => self.hear(number, words),
             // A caller that no longer waits does not need them.
             Input::Count(answer) => drop(answer.try_send(self.count())),
@@ -286,7 +295,7 @@ impl Clerk {
         self.put_out();
     }
 
-    fn handle_message(&mut self, now: Time, from: Seat, message: FromJob) {
+    fn handle_message(&mut self, now: Time, from: Client, message: FromJob) {
         // Messages that were in flight when the process was disconnected do not count.
         if !self.streams.contains_key(&from) {
             return;
@@ -298,7 +307,7 @@ impl Clerk {
         if matches!(message, FromJob::Join { leaf: true, .. }) {
             self.take_interface();
         }
-        match self.office.handle_job(now, from, message) {
+        match self.scheduler.handle_job(now, from, message) {
             Ok(()) => joining.into_iter().for_each(|job| self.note_join(job)),
             Err(reason) => self.send_off(from, Some(reason)),
         }
@@ -312,7 +321,7 @@ impl Clerk {
     }
 
     fn count(&self) -> AgentStats {
-        let mut jobs = self.office.jobs();
+        let mut jobs = self.scheduler.jobs();
         for (name, job) in &mut jobs {
             let counted = self.stats.jobs.get(name).copied().unwrap_or_default();
             let JobStats { asked_bytes, carried_bytes, .. } = counted;
@@ -322,8 +331,8 @@ impl Clerk {
     }
 
     /// Ends a connection, and says why if it is the job's fault.
-    fn send_off(&mut self, seat: Seat, reason: Option<String>) {
-        let Some(stream) = self.streams.remove(&seat) else { return };
+    fn send_off(&mut self, client: Client, reason: Option<String>) {
+        let Some(stream) = self.streams.remove(&client) else { return };
         if let Some(reason) = reason {
             let address = self.address;
             warn!(target: TARGET, %address, event = "refused", "a process was refused: {reason}");
@@ -332,7 +341,7 @@ impl Clerk {
         }
         let _ = stream.shutdown(Shutdown::Both);
         let now = self.now();
-        self.office.forget(now, seat);
+        self.scheduler.forget(now, client);
         self.stats.jobs = self.count().jobs;
     }
 
@@ -361,24 +370,24 @@ impl Clerk {
                 "{switch} refuses: {reason}"
             ),
             FromSwitch::Answers { slot, questions, answers } => {
-                self.office.handle_answers(now, number, slot, &questions, answers);
+                self.scheduler.handle_answers(now, number, slot, &questions, answers);
             }
             FromSwitch::Verdicts { update, verdicts } => {
                 let is_full = |verdict: &&Verdict| matches!(verdict, Verdict::Full(_));
                 self.stats.plans_refused += verdicts.iter().filter(is_full).count() as u64;
-                self.office.handle_verdicts(now, &update.plans, &verdicts);
+                self.scheduler.handle_verdicts(now, &update.plans, &verdicts);
             }
         }
     }
 
     fn put_out(&mut self) {
-        while let Some(output) = self.office.poll() {
+        while let Some(output) = self.scheduler.poll() {
             match output {
-                Output::Say(seat, words) => {
+                Output::Say(client, words) => {
                     self.stats.rates += u64::from(matches!(words, ToJob::Rate { .. }));
-                    let said = self.streams.get(&seat).map(|stream| write_line(stream, &words));
+                    let said = self.streams.get(&client).map(|stream| write_line(stream, &words));
                     if let Some(Err(_)) = said {
-                        self.send_off(seat, Some("it does not listen".into()));
+                        self.send_off(client, Some("it does not listen".into()));
                     }
                 }
                 Output::Ask(slot, questions) => self.ask(slot, &questions),
@@ -404,7 +413,7 @@ impl Clerk {
         match Interface::take(address, uplink, &state_dir) {
             Ok(interface) => {
                 self.interface = Some(interface);
-                self.office.offer_leaves();
+                self.scheduler.offer_leaves();
             }
             Err(error) => warn!(
                 target: TARGET, %address, event = "no_classes",
@@ -487,14 +496,14 @@ fn listen(socket: &Path) -> Result<UnixListener, AgentError> {
 }
 
 /// Takes in jobs until the agent has gone.
-fn welcome(listener: &UnixListener, inputs: &SyncSender<Input>, seats: &Seats) {
+fn welcome(listener: &UnixListener, inputs: &SyncSender<Input>, clients: &Clients) {
     for number in 0.. {
         let Ok((stream, _)) = listener.accept() else { continue };
-        let seat = Seat(number);
-        if lock(seats).len() >= SEATS_MAX {
+        let client = Client(number);
+        if lock(clients).len() >= SEATS_MAX {
             continue;
         }
-        match seat_guest(seat, &stream, inputs, seats) {
+        match client_guest(client, &stream, inputs, clients) {
             Ok(()) => {}
             // The agent has gone.
             Err(None) => return,
@@ -505,31 +514,31 @@ fn welcome(listener: &UnixListener, inputs: &SyncSender<Input>, seats: &Seats) {
     }
 }
 
-fn seat_guest(
-    seat: Seat,
+fn client_guest(
+    client: Client,
     stream: &UnixStream,
     inputs: &SyncSender<Input>,
-    seats: &Seats,
+    clients: &Clients,
 ) -> Result<(), Option<io::Error>> {
     stream.set_write_timeout(Some(WRITE_WITHIN))?;
-    inputs.send(Input::Connected(seat, stream.try_clone()?)).map_err(|_| None)?;
-    lock(seats).insert(seat, stream.try_clone()?);
-    let (lines, inputs, seats) = (stream.try_clone()?, inputs.clone(), Arc::clone(seats));
+    inputs.send(Input::Connected(client, stream.try_clone()?)).map_err(|_| None)?;
+    lock(clients).insert(client, stream.try_clone()?);
+    let (lines, inputs, clients) = (stream.try_clone()?, inputs.clone(), Arc::clone(clients));
     let body = move || {
-        listen_to(seat, lines, &inputs);
-        lock(&seats).remove(&seat);
+        listen_to(client, lines, &inputs);
+        lock(&clients).remove(&client);
     };
-    thread::Builder::new().name("thalweg-seat".into()).spawn(body)?;
+    thread::Builder::new().name("thalweg-client".into()).spawn(body)?;
     Ok(())
 }
 
 /// Hears a job until it hangs up.
-fn listen_to(seat: Seat, stream: UnixStream, inputs: &SyncSender<Input>) {
+fn listen_to(client: Client, stream: UnixStream, inputs: &SyncSender<Input>) {
     let mut lines = Lines::new(stream);
     let reason = loop {
         match lines.next_line() {
             Ok(Some(words)) => {
-                if inputs.send(Input::Said(seat, words)).is_err() {
+                if inputs.send(Input::Said(client, words)).is_err() {
                     return;
                 }
             }
@@ -537,7 +546,7 @@ fn listen_to(seat: Seat, stream: UnixStream, inputs: &SyncSender<Input>) {
             Err(error) => break Some(error.to_string()),
         }
     };
-    let _ = inputs.send(Input::Gone(seat, reason));
+    let _ = inputs.send(Input::Gone(client, reason));
 }
 
 #[expect(clippy::disallowed_methods, reason = "rates are renewed in real time")]
@@ -549,8 +558,8 @@ fn draw() -> Result<u64, AgentError> {
     random::draw().map_err(AgentError::system("the system gives no random numbers"))
 }
 
-fn lock(seats: &Seats) -> std::sync::MutexGuard<'_, BTreeMap<Seat, UnixStream>> {
-    seats.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(clients: &Clients) -> std::sync::MutexGuard<'_, BTreeMap<Client, UnixStream>> {
+    clients.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, AgentError> {

@@ -18,6 +18,7 @@ use thalweg_pace::{Covers, Enforce, Settings};
 const HOSTS: u32 = 2;
 const VALUES: usize = 500_000;
 const SECRET: Secret = Secret([7; 16]);
+const TOKEN: &str = "a token of tests";
 
 /// Files of a test.
 struct Folder(PathBuf);
@@ -30,8 +31,11 @@ impl Folder {
         Folder(folder)
     }
 
+    /// Number of files about interfaces.
     fn files(&self) -> usize {
-        std::fs::read_dir(self.0.join("state")).map_or(0, Iterator::count)
+        let entries = std::fs::read_dir(self.0.join("state")).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("interface-")).count()
     }
 }
 
@@ -70,7 +74,9 @@ fn queues(lab: &Lab, job: &str, collective: Collective, agents: &[AgentDaemon]) 
     };
     let before = places.map(packets);
     let at = SocketAddr::from((lab.server(0).address(), 4_808));
-    let start = || ServerDaemon::start(&ServerDaemonConfig::new(at, SECRET));
+    let mut config = ServerDaemonConfig::new(at, SECRET);
+    config.token = Some(TOKEN.into());
+    let start = || ServerDaemon::start(&config);
     let server = lab.server(0).run(start).expect("a host").expect("a server");
     std::thread::scope(|scope| {
         for rank in 0..HOSTS {
@@ -80,6 +86,7 @@ fn queues(lab: &Lab, job: &str, collective: Collective, agents: &[AgentDaemon]) 
             let builder = Session::builder(server.address().to_string(), job)
                 .rank(rank, HOSTS)
                 .share_memory(false)
+                .token(TOKEN)
                 .policy(Policy::default().collective(collective))
                 .pacing(pacing);
             let work = move || {

@@ -52,6 +52,9 @@ pub(crate) struct AgentArguments {
     command: Option<AgentCommand>,
     #[command(flatten)]
     daemon: Option<DaemonArguments>,
+    // An optional group cannot hold another one.
+    #[command(flatten)]
+    priorities: PriorityArguments,
 }
 
 #[derive(Args)]
@@ -92,8 +95,6 @@ struct DaemonArguments {
     /// Folder of the files that keep original values of kernel settings while they are changed
     #[arg(long, default_value = STATE_DIR, value_name = "DIR")]
     state_dir: PathBuf,
-    #[command(flatten)]
-    priorities: PriorityArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -197,12 +198,12 @@ pub(crate) fn agent(arguments: &AgentArguments) -> Result<(), Failure> {
     match (&arguments.command, &arguments.daemon) {
         (Some(AgentCommand::Run(arguments)), _) => run(arguments),
         (Some(AgentCommand::Guard), _) => thalweg_agent::guard().map_err(not_started),
-        (None, Some(arguments)) => serve(arguments),
+        (None, Some(daemon)) => serve(daemon, &arguments.priorities),
         (None, None) => Err(Failure::Usage("give --address and --rate, or `run`".into())),
     }
 }
 
-fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
+fn serve(arguments: &DaemonArguments, priorities: &PriorityArguments) -> Result<(), Failure> {
     let token = arguments.token_file.as_deref().map(daemon::token).transpose()?;
     let switch = |text: &String| -> Result<(Prefix, Access), Failure> {
         let (range, endpoint) = match text.split_once('=') {
@@ -221,7 +222,7 @@ fn serve(arguments: &DaemonArguments) -> Result<(), Failure> {
         settings: arguments.settings(),
         switches: arguments.switch.iter().map(switch).collect::<Result<_, Failure>>()?,
         safeguards: safeguards(&arguments.state_dir)?,
-        priorities: arguments.priorities.config(arguments.address.into())?,
+        priorities: priorities.config(arguments.address.into())?,
         on_record: log(arguments.log.as_ref())?,
     });
     let agent = Arc::new(agent.map_err(not_started)?);

@@ -116,11 +116,11 @@ fn packets_are_as_long_as_the_mtu_says() {
 // spec: Q-14 sockets
 #[test]
 fn queues_for_flows_are_strict_and_mark() {
-    let plan = document(&["--for", "flows", "--mark", "97500"]);
+    let plan = document(&["--for", "flows", "--mark", "97500B"]);
     let queues = plan["queues"].as_array().expect("queues");
     assert_eq!((queues.len(), &plan["order"]), (8, &"strict".into()));
     assert_eq!((&queues[0]["dscp"], &queues[7]["dscp"]), (&56.into(), &0.into()));
-    let arguments = ["--for", "flows", "--mark", "97500", "--format", "sonic"];
+    let arguments = ["--for", "flows", "--mark", "97500B", "--format", "sonic"];
     let tables = document(&arguments);
     let map = &tables["DSCP_TO_TC_MAP"]["thalweg"];
     assert_eq!((&map["56"], &map["46"], &map["0"]), (&"7".into(), &"5".into(), &"0".into()));

@@ -16,9 +16,9 @@ pub fn conversation(rng: &mut Rng) -> Vec<u8> {
     let is_absurd = rng.chance(0.3);
     let mut counts = [[(0, 0); 3]; 4];
     for _ in 0..5 + rng.below(40) {
-        let (seat, wait) = (rng.below(4) as u8, rng.below(8) as u8);
+        let (client, wait) = (rng.below(4) as u8, rng.below(8) as u8);
         let number = rng.below(3) as u32;
-        let of_flow = &mut counts[usize::from(seat)][number as usize];
+        let of_flow = &mut counts[usize::from(client)][number as usize];
         let words = match rng.below(20) {
             0..4 => join(["a", "a", "b", "witness"][rng.below(4) as usize]),
             4..8 => {
@@ -28,19 +28,19 @@ pub fn conversation(rng: &mut Rng) -> Vec<u8> {
             8 => FromJob::Close { flow: number },
             9..17 => reported(rng, number, of_flow, is_absurd),
             17 => {
-                bytes.extend([first(seat, wait), b'\n']);
+                bytes.extend([first(client, wait), b'\n']);
                 continue;
             }
             kind => {
                 let kind = if kind == 18 { ANSWER } else { REFUSE };
-                bytes.extend([first(seat, wait), kind]);
+                bytes.extend([first(client, wait), kind]);
                 let numbers = (0..rng.below(30)).flat_map(|_| number_of(rng).to_le_bytes());
                 bytes.extend(numbers.filter(|&byte| byte != b'\n').collect::<Vec<u8>>());
                 bytes.push(b'\n');
                 continue;
             }
         };
-        bytes.extend(line(seat, wait, &words));
+        bytes.extend(line(client, wait, &words));
     }
     bytes
 }

@@ -50,13 +50,13 @@ fn inputs() -> Inputs {
 }
 
 /// The first byte of a line: whose it is, and how long passes before it. It can be printed.
-pub fn first(seat: u8, wait: u8) -> u8 {
-    0x40 | wait << 2 | seat
+pub fn first(client: u8, wait: u8) -> u8 {
+    0x40 | wait << 2 | client
 }
 
 /// A line as the check reads it.
-pub fn line(seat: u8, wait: u8, words: &FromJob) -> Vec<u8> {
-    let mut line = vec![first(seat, wait)];
+pub fn line(client: u8, wait: u8, words: &FromJob) -> Vec<u8> {
+    let mut line = vec![first(client, wait)];
     write_line(&mut line, words).expect("memory does not fail");
     line
 }

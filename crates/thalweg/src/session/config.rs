@@ -278,7 +278,9 @@ impl SessionConfig {
     /// The settings with which a rank joins the job again, within the time that operations have.
     // spec: F-01
     pub(super) fn rejoining(self) -> SessionConfig {
-        let join_timeout = self.join_timeout.min(self.operation_deadline());
+        // The others learn of the path within `failure_after`, and come by themselves.
+        let join_timeout = self.join_timeout.min(2 * self.failure_after);
+        let join_timeout = join_timeout.min(self.operation_deadline());
         SessionConfig { join_timeout, ..self }
     }
 

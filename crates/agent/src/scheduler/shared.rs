@@ -2,7 +2,7 @@
 
 use thalweg_control::local::Unrelated;
 
-use super::Seat;
+use super::Client;
 
 /// A flow of a job to another host: the flow of all processes of the job on this host that send there.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct SharedFlow {
 /// The part of a process.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) seat: Seat,
+    pub(super) client: Client,
     /// The number by which the process knows the flow.
     pub(super) number: u32,
     counts: Counts,
@@ -52,31 +52,31 @@ impl Counts {
 
 impl SharedFlow {
     /// Adds a process. Returns false if it has a part already.
-    pub(super) fn add(&mut self, seat: Seat, number: u32) -> bool {
-        let is_new = self.members.iter().all(|member| member.seat != seat);
+    pub(super) fn add(&mut self, client: Client, number: u32) -> bool {
+        let is_new = self.members.iter().all(|member| member.client != client);
         if is_new {
-            self.members.push(Member { seat, number, counts: Counts::default() });
+            self.members.push(Member { client, number, counts: Counts::default() });
         }
         is_new
     }
 
     /// Removes a process. Returns false if nobody is left.
-    pub(super) fn remove(&mut self, seat: Seat) -> bool {
-        if let Some(at) = self.members.iter().position(|member| member.seat == seat) {
+    pub(super) fn remove(&mut self, client: Client) -> bool {
+        if let Some(at) = self.members.iter().position(|member| member.client == client) {
             self.gone = self.gone.add(self.members.remove(at).counts.ended());
         }
         !self.members.is_empty()
     }
 
     /// The process that announced it first.
-    pub(super) fn first(&self) -> Option<Seat> {
-        self.members.first().map(|member| member.seat)
+    pub(super) fn first(&self) -> Option<Client> {
+        self.members.first().map(|member| member.client)
     }
 
     /// Takes in counters of a process. Returns those of all, or `None` if they went back.
     // spec: C-18
-    pub(super) fn report(&mut self, seat: Seat, counts: Counts) -> Option<Counts> {
-        let member = self.members.iter_mut().find(|member| member.seat == seat)?;
+    pub(super) fn report(&mut self, client: Client, counts: Counts) -> Option<Counts> {
+        let member = self.members.iter_mut().find(|member| member.client == client)?;
         if counts.sent < member.counts.sent {
             return None;
         }
@@ -122,28 +122,28 @@ mod tests {
     #[test]
     fn counters_of_processes_add_up_and_never_go_back() {
         let mut flow = SharedFlow::default();
-        assert!(flow.add(Seat(1), 0) && flow.add(Seat(2), 5));
-        assert!(!flow.add(Seat(2), 6), "a process has one part");
-        assert_eq!(flow.report(Seat(1), counts(100, 40)), Some(counts(100, 40)));
-        assert_eq!(flow.report(Seat(2), counts(300, 0)), Some(counts(400, 40)));
-        assert_eq!(flow.report(Seat(1), counts(100, 39)), None);
-        assert!(flow.remove(Seat(1)));
+        assert!(flow.add(Client(1), 0) && flow.add(Client(2), 5));
+        assert!(!flow.add(Client(2), 6), "a process has one part");
+        assert_eq!(flow.report(Client(1), counts(100, 40)), Some(counts(100, 40)));
+        assert_eq!(flow.report(Client(2), counts(300, 0)), Some(counts(400, 40)));
+        assert_eq!(flow.report(Client(1), counts(100, 39)), None);
+        assert!(flow.remove(Client(1)));
         assert_eq!(flow.total(), counts(340, 40), "what it had sent stays counted");
-        assert!(!flow.remove(Seat(2)));
+        assert!(!flow.remove(Client(2)));
     }
 
     // spec: C-18 machine
     #[test]
     fn what_is_granted_is_divided_by_what_is_left() {
         let mut flow = SharedFlow::default();
-        flow.add(Seat(1), 0);
-        flow.add(Seat(2), 0);
+        flow.add(Client(1), 0);
+        flow.add(Client(2), 0);
         let parts = |flow: &SharedFlow| flow.divide(900).map(|(_, part)| part).collect::<Vec<_>>();
         assert_eq!(parts(&flow), [450, 450]);
-        flow.report(Seat(1), counts(100, 0));
-        flow.report(Seat(2), counts(250, 50));
+        flow.report(Client(1), counts(100, 0));
+        flow.report(Client(2), counts(250, 50));
         assert_eq!(parts(&flow), [300, 600]);
-        flow.report(Seat(2), counts(250, 250));
+        flow.report(Client(2), counts(250, 250));
         assert_eq!(parts(&flow), [900, 0]);
     }
 }

@@ -3,9 +3,9 @@
 //! The machine that decides is [`Agent`], the same as in a simulation. Here are the names that jobs, their processes and
 //! their flows have on a host, and the lines in which they talk.
 //!
-//! Whoever drives it hands in what came and the time, drains [`Office::poll`] after every input, and calls
-//! [`Office::handle_timeout`] when [`Office::poll_timeout`] has come. A job whose words are refused is sent off
-//! with [`Office::forget`].
+//! Whoever drives it hands in what came and the time, drains [`Scheduler::poll`] after every input, and calls
+//! [`Scheduler::handle_timeout`] when [`Scheduler::poll_timeout`] has come. A job whose words are refused is sent off
+//! with [`Scheduler::forget`].
 
 mod leaves;
 mod shared;
@@ -34,13 +34,13 @@ const IDLE_PART: u64 = 16;
 
 /// A connection of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Seat(pub u64);
+pub struct Client(pub u64);
 
 /// A request of the scheduler.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Output {
     /// Tell a job.
-    Say(Seat, ToJob),
+    Say(Client, ToJob),
     /// Ask the switches on the way, in this slot.
     Ask(Slot, Vec<Question>),
     /// Tell them.
@@ -53,12 +53,12 @@ pub enum Output {
 
 /// The agent of a host, for processes of jobs and switches that have names. Slots of its host begin at zero; those of the
 /// network at 1970, `base` before.
-pub struct Office {
+pub struct Scheduler {
     agent: Agent,
     address: Ipv4Addr,
     base: Slot,
     idle: Rate,
-    jobs: BTreeMap<Seat, Job>,
+    jobs: BTreeMap<Client, Job>,
     flows: BTreeMap<FlowId, SharedFlow>,
     now: Time,
     outputs: VecDeque<Output>,
@@ -78,7 +78,7 @@ struct Job {
     flows: BTreeMap<u32, FlowId>,
 }
 
-impl Office {
+impl Scheduler {
     /// The agent of a host with that address, whose link has that rate. It is slot `base` of the network; all
     /// that is random comes from `rng`.
     pub fn new(
@@ -87,9 +87,9 @@ impl Office {
         settings: Settings,
         base: Slot,
         rng: &Rng,
-    ) -> Result<Office, HostError> {
+    ) -> Result<Scheduler, HostError> {
         let idle = Rate::from_bps(uplink.as_bps() / IDLE_PART).unwrap_or(uplink);
-        Ok(Office {
+        Ok(Scheduler {
             agent: Agent::new(node(address), settings, uplink, base, rng)?,
             address,
             base,
@@ -144,29 +144,29 @@ impl Office {
     }
 
     /// What a job said; an error says what was wrong with it, and the job has to go.
-    pub fn handle_job(&mut self, now: Time, seat: Seat, words: FromJob) -> Result<(), String> {
+    pub fn handle_job(&mut self, now: Time, client: Client, words: FromJob) -> Result<(), String> {
         self.pass(now);
         words.check()?;
         let done = match words {
             FromJob::Join { job, classes, leaf, .. } => {
-                self.join(seat, job, Obeys { classes, leaf })
+                self.join(client, job, Obeys { classes, leaf })
             }
-            FromJob::Flow(announced) => self.add_flow(seat, &announced),
+            FromJob::Flow(announced) => self.add_flow(client, &announced),
             FromJob::Report { flow, ready, sent, unrelated } => {
-                self.report(seat, flow, Counts { ready, sent, unrelated })
+                self.report(client, flow, Counts { ready, sent, unrelated })
             }
-            FromJob::Close { flow } => self.close(seat, flow),
+            FromJob::Close { flow } => self.close(client, flow),
         };
         self.carry_out();
         done
     }
 
     /// A job hung up.
-    pub fn forget(&mut self, now: Time, seat: Seat) {
+    pub fn forget(&mut self, now: Time, client: Client) {
         self.pass(now);
-        let Some(job) = self.jobs.remove(&seat) else { return };
+        let Some(job) = self.jobs.remove(&client) else { return };
         for flow in job.flows.values() {
-            self.leave_flow(seat, *flow);
+            self.leave_flow(client, *flow);
         }
         if !self.jobs.values().any(|other| other.id == job.id) {
             self.agent.remove_job(job.id);
@@ -214,8 +214,8 @@ impl Office {
         jobs
     }
 
-    fn join(&mut self, seat: Seat, name: String, obeys: Obeys) -> Result<(), String> {
-        if self.jobs.contains_key(&seat) {
+    fn join(&mut self, client: Client, name: String, obeys: Obeys) -> Result<(), String> {
+        if self.jobs.contains_key(&client) {
             return Err("the job has joined already".into());
         }
         let id = job_id(&name);
@@ -224,23 +224,23 @@ impl Office {
         let leaf = self.leaves.as_mut().filter(|_| obeys.leaf && !by_class);
         let leaf = leaf.and_then(|leaves| leaves.add(id));
         let (has_leaf, flows) = (leaf.is_some(), BTreeMap::new());
-        self.jobs.insert(seat, Job { name, id, has_classes: by_class, has_leaf, flows });
+        self.jobs.insert(client, Job { name, id, has_classes: by_class, has_leaf, flows });
         let slot_us = micros(self.agent.settings().slot);
         let idle_bps = if has_leaf { u64::MAX } else { self.idle.as_bps() };
         let welcome = ToJob::Welcome { version: VERSION, slot_us, idle_bps, by_class };
-        self.outputs.push_back(Output::Say(seat, welcome));
+        self.outputs.push_back(Output::Say(client, welcome));
         if let Some(number) = leaf {
             let mark = Leaf::mark(number);
-            self.outputs.push_back(Output::Say(seat, ToJob::Leaf { mark }));
+            self.outputs.push_back(Output::Say(client, ToJob::Leaf { mark }));
         }
         // A process that comes later has to learn the class of its job. Other jobs receive nothing.
         self.agent.renew_job(id);
         Ok(())
     }
 
-    fn add_flow(&mut self, seat: Seat, announced: &Announced) -> Result<(), String> {
+    fn add_flow(&mut self, client: Client, announced: &Announced) -> Result<(), String> {
         let Announced { flow: number, to, volume, is_exact, relation, ref others } = *announced;
-        let job = self.jobs.get_mut(&seat).ok_or("join first")?;
+        let job = self.jobs.get_mut(&client).ok_or("join first")?;
         if job.flows.contains_key(&number) {
             return Err(format!("flow {number} is there already: close it first"));
         }
@@ -250,7 +250,7 @@ impl Office {
         let id = FlowId { job: job.id, number: flow_number(self.address, to) };
         // spec: C-18
         if let Some(shared) = self.flows.get_mut(&id) {
-            if !shared.add(seat, number) {
+            if !shared.add(client, number) {
                 return Err(format!("the process sends to {to} already: close that flow first"));
             }
             job.flows.insert(number, id);
@@ -272,26 +272,26 @@ impl Office {
         let leaves = self.agent.add_flow(spec, demand);
         if !leaves.map_err(|error| error.to_string())? {
             let free = ToJob::Rate { flow: number, bps: u64::MAX, bytes: None, within_us: None };
-            self.outputs.push_back(Output::Say(seat, free));
+            self.outputs.push_back(Output::Say(client, free));
             return Ok(());
         }
         job.flows.insert(number, id);
-        self.flows.entry(id).or_default().add(seat, number);
+        self.flows.entry(id).or_default().add(client, number);
         self.obey(id.job, Order::Idle { flow: id });
         Ok(())
     }
 
-    fn close(&mut self, seat: Seat, number: u32) -> Result<(), String> {
-        let job = self.jobs.get_mut(&seat).ok_or("join first")?;
+    fn close(&mut self, client: Client, number: u32) -> Result<(), String> {
+        let job = self.jobs.get_mut(&client).ok_or("join first")?;
         let flow = job.flows.remove(&number).ok_or_else(|| format!("there is no flow {number}"))?;
-        self.leave_flow(seat, flow);
+        self.leave_flow(client, flow);
         Ok(())
     }
 
     /// A process has no part in a flow any more. A flow without processes is over.
-    fn leave_flow(&mut self, seat: Seat, id: FlowId) {
+    fn leave_flow(&mut self, client: Client, id: FlowId) {
         let Some(shared) = self.flows.get_mut(&id) else { return };
-        if shared.remove(seat) {
+        if shared.remove(client) {
             let Counts { ready, sent, .. } = shared.total();
             // They are as they were, without what it had left to send.
             let _ = self.agent.report(id, (ready, sent));
@@ -302,13 +302,13 @@ impl Office {
     }
 
     // spec: C-08
-    fn report(&mut self, seat: Seat, number: u32, counts: Counts) -> Result<(), String> {
-        let job = self.jobs.get(&seat).ok_or("join first")?;
+    fn report(&mut self, client: Client, number: u32, counts: Counts) -> Result<(), String> {
+        let job = self.jobs.get(&client).ok_or("join first")?;
         // One that stays on this host was not kept.
         let Some(&flow) = job.flows.get(&number) else { return Ok(()) };
         let wrong = |error: ReportError| format!("flow {number}: {error}");
         let Some(shared) = self.flows.get_mut(&flow) else { return Ok(()) };
-        let all = shared.report(seat, counts).ok_or(wrong(ReportError::WentBack))?;
+        let all = shared.report(client, counts).ok_or(wrong(ReportError::WentBack))?;
         let local::Unrelated { ready, sent } = all.unrelated;
         self.agent.set_unrelated(flow, Unrelated { ready, sent });
         self.agent.report(flow, (all.ready, all.sent)).map_err(wrong)
@@ -371,19 +371,19 @@ impl Office {
 
     fn say_rate(&mut self, id: FlowId, bps: u64, bytes: Option<u64>, within_us: Option<u64>) {
         let Some(shared) = self.flows.get(&id) else { return };
-        let has_leaf = |seat: Seat| self.jobs.get(&seat).is_some_and(|job| job.has_leaf);
+        let has_leaf = |client: Client| self.jobs.get(&client).is_some_and(|job| job.has_leaf);
         // Each may send at the rate of those with nothing planned; what is planned is divided.
         if bytes.is_none() {
             for member in shared.members() {
-                let bps = if has_leaf(member.seat) { u64::MAX } else { bps };
+                let bps = if has_leaf(member.client) { u64::MAX } else { bps };
                 let words = ToJob::Rate { flow: member.number, bps, bytes, within_us };
-                self.outputs.push_back(Output::Say(member.seat, words));
+                self.outputs.push_back(Output::Say(member.client, words));
             }
             return;
         }
         let rates = shared.divide(bps).zip(shared.divide(bytes.unwrap_or(0)));
         for ((member, bps), (_, bytes)) in rates {
-            let words = if has_leaf(member.seat) {
+            let words = if has_leaf(member.client) {
                 let plan = Rate::from_bps(bps.max(1)).unwrap_or(self.uplink);
                 let limit = soft_limit(plan, self.uplink, self.agent.load_of_others(id));
                 let bps = limit.map_or(u64::MAX, Rate::as_bps);
@@ -391,14 +391,14 @@ impl Office {
             } else {
                 ToJob::Rate { flow: member.number, bps, bytes: Some(bytes), within_us }
             };
-            self.outputs.push_back(Output::Say(member.seat, words));
+            self.outputs.push_back(Output::Say(member.client, words));
         }
     }
 
     fn note(&mut self, record: SlotRecord) {
         let SlotRecord { slot, flow, granted, asked, carried } = record;
         let first = self.flows.get(&flow).and_then(SharedFlow::first);
-        let name = first.and_then(|seat| Some(self.jobs.get(&seat)?.name.clone()));
+        let name = first.and_then(|client| Some(self.jobs.get(&client)?.name.clone()));
         let (Some(job), Some((to, _))) = (name, self.agent.route(flow)) else { return };
         self.outputs.push_back(Output::Note(Record {
             slot: slot.0,
