@@ -224,7 +224,7 @@ def test_every_setting_reaches_the_session(run, tmp_path):
 
 
 def _agent(path: str, lines: list[dict[str, typing.Any]]) -> socket.socket:
-    """An agent that orders classes, and notes what it is told."""
+    """An agent that orders classes, and notes what it receives."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen()

@@ -385,8 +385,9 @@ impl Clerk {
             match output {
                 Output::Say(client, words) => {
                     self.stats.rates += u64::from(matches!(words, ToJob::Rate { .. }));
-                    let said = self.streams.get(&client).map(|stream| write_line(stream, &words));
-                    if let Some(Err(_)) = said {
+                    let written =
+                        self.streams.get(&client).map(|stream| write_line(stream, &words));
+                    if let Some(Err(_)) = written {
                         self.send_off(client, Some("it does not listen".into()));
                     }
                 }

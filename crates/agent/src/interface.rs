@@ -255,8 +255,8 @@ impl Saved {
         };
         let parent = Handle::from(self.parent);
         let all = Discipline::all(netlink, index)?;
-        let is_ours = |it: &Discipline| it.parent == parent && it.handle.major == MAJOR;
-        if !all.iter().any(is_ours) {
+        let is_own = |it: &Discipline| it.parent == parent && it.handle.major == MAJOR;
+        if !all.iter().any(is_own) {
             return Ok(());
         }
         match &self.original {

@@ -143,7 +143,7 @@ impl Scheduler {
         self.agent.set_base(base);
     }
 
-    /// What a job said; an error says what was wrong with it, and the job has to go.
+    /// A message of a job; an error says what was wrong with it, and the job has to go.
     pub fn handle_job(&mut self, now: Time, client: Client, words: FromJob) -> Result<(), String> {
         self.pass(now);
         words.check()?;

@@ -21,13 +21,13 @@ const TYPE_MASK: u16 = 0x3fff;
 /// A queue discipline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Discipline {
-    /// Its handle. Zero for one that the kernel made by itself.
+    /// Handle. Zero for one that the kernel made by itself.
     pub handle: TcHandle,
     /// Place that it is attached to.
     pub parent: TcHandle,
     /// The kernel's name of its kind.
     pub kind: String,
-    /// Its options as the kernel describes and takes them.
+    /// Options as the kernel describes and takes them.
     pub options: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl Discipline {
     }
 }
 
-/// Reads a description: a header, and attributes. `None` if it is none.
+/// Reads a description: a header, and attributes. `None` if there is no discipline in it.
 fn parse(bytes: &[u8]) -> Option<Discipline> {
     let (handle, parent) = (word(bytes, 8)?, word(bytes, 12)?);
     let (mut kind, mut options) = (None, Vec::new());

@@ -7,7 +7,7 @@ use thalweg_core::{Bytes, Header, NodeId, Time};
 pub struct Departure<'a> {
     /// The node that it goes to.
     pub to: NodeId,
-    /// Its header, as the machine wrote it.
+    /// Header, as the machine wrote it.
     pub header: &'a Header,
     /// Bytes that it occupies of a link.
     pub wire_bytes: Bytes,

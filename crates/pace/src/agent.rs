@@ -493,7 +493,7 @@ impl Agent {
 
     // spec: C-16
     /// Bytes that other flows plan to send in the current slot on the path of a flow, as its switches say, and those that the
-    /// narrowest link carries. `None` if nothing was said in the slot.
+    /// narrowest link carries. `None` if nothing was reported in the slot.
     pub fn load_of_others(&self, id: FlowId) -> Option<(u64, u64)> {
         let slot = self.settings().slot_at(self.now);
         let of_flow = self.feedback.range((id, 0)..=(id, usize::MAX)).map(|(_, part)| part);

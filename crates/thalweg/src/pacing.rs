@@ -26,7 +26,7 @@ use crate::tap::Tapped;
 pub(crate) use relations::Hosts;
 use shared::{Counts, Paced, Shared};
 
-/// Socket on which an agent listens unless it is told otherwise.
+/// Socket on which an agent listens where no other one is configured.
 pub const AGENT_SOCKET: &str = "/run/thalweg-agent.sock";
 
 /// Source of the times at which a session sends.
@@ -60,7 +60,7 @@ pub(crate) struct PacedSession {
     reporter: Option<JoinHandle<()>>,
 }
 
-/// A sum of which the agent is told. It ends when this is dropped.
+/// A sum that the agent knows of. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PacedSum(Arc<Shared>);
 
@@ -230,7 +230,7 @@ fn report(
     Ok(())
 }
 
-/// Whoever panicked while it held them did not change them.
+/// A thread that panicked while it held them did not change them.
 fn lock(wakers: &Mutex<Vec<Waker>>) -> MutexGuard<'_, Vec<Waker>> {
     wakers.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -67,7 +67,7 @@ fn flow() -> FromJob {
 /// A job that has 20 MB to send, and what it hears.
 fn job(socket: &Path) -> (AgentLink, mpsc::Receiver<Option<ToJob>>) {
     let (words, heard) = mpsc::channel();
-    let link = AgentLink::join(socket, "vgg", Obeys::default(), move |said| drop(words.send(said)))
+    let link = AgentLink::join(socket, "vgg", Obeys::default(), move |text| drop(words.send(text)))
         .unwrap();
     link.say(&flow()).unwrap();
     link.say(&FromJob::report(0, 20_000_000, 0)).unwrap();

@@ -34,7 +34,7 @@ struct JobLeaf {
 }
 
 impl Leaves {
-    /// Gives a job a leaf. `None` if there is none left.
+    /// Gives a job a leaf. `None` if all are in use.
     pub(super) fn add(&mut self, id: JobId) -> Option<u16> {
         let is_taken = |number: u16| self.jobs.values().any(|leaf| leaf.number == number);
         let next = self.jobs.get(&id).map(|leaf| leaf.number);

@@ -320,19 +320,19 @@ fn a_program_gets_a_leaf_and_no_rate_where_the_interface_has_classes() {
     let scheduler =
         || Scheduler::new(OWN, Rate::from_gbps(1), settings, BASE, &Rng::new(1)).unwrap();
     let join = FromJob::Join { version: VERSION, job: "a".into(), classes: false, leaf: true };
-    let said = |outputs: &[Output], wanted: fn(&ToJob) -> bool| {
+    let has = |outputs: &[Output], wanted: fn(&ToJob) -> bool| {
         outputs.iter().any(|output| matches!(output, Output::Say(_, words) if wanted(words)))
     };
     let mut without = scheduler();
     without.handle_job(at(1), Client(1), join.clone()).unwrap();
     let outputs = drain(&mut without);
-    assert!(!said(&outputs, |words| matches!(words, ToJob::Leaf { .. })), "it keeps to rates");
+    assert!(!has(&outputs, |words| matches!(words, ToJob::Leaf { .. })), "it keeps to rates");
     let mut scheduler = scheduler();
     scheduler.offer_leaves();
     scheduler.handle_job(at(1), Client(1), join).unwrap();
     scheduler.handle_job(at(1), Client(1), flow(PEER)).unwrap();
     let outputs = drain(&mut scheduler);
-    assert!(said(&outputs, |words| *words == ToJob::Leaf { mark: Leaf::mark(0) }));
+    assert!(has(&outputs, |words| *words == ToJob::Leaf { mark: Leaf::mark(0) }));
     assert_eq!(rate(&outputs, Client(1)), Some((u64::MAX, None)), "nothing is planned");
     scheduler.handle_job(at(60), Client(1), report(SLOT_BYTES, 0)).unwrap();
     let outputs = pass(&mut scheduler, at(70));

@@ -23,7 +23,7 @@ const START_AFTER: Duration = Duration::from_millis(1_500);
 
 /// What a job says when it has ended.
 #[derive(Deserialize)]
-pub(super) struct Said {
+pub(super) struct Report {
     pub(super) total_ms: u64,
     times_ms: Vec<u64>,
 }
@@ -38,12 +38,14 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
     let paced = measure(arguments, &lab, 2, Some(&agents))?;
     let slots: Vec<Value> = [0, 2].iter().flat_map(|host| agents.records(*host)).collect();
     drop(agents);
-    let last = |said: &[Said]| said.iter().map(|said| said.total_ms).max().unwrap_or(0) as f64;
-    let mean = |said: &[Said]| {
-        said.iter().map(|said| said.total_ms).sum::<u64>() as f64 / said.len() as f64
+    let last =
+        |reports: &[Report]| reports.iter().map(|report| report.total_ms).max().unwrap_or(0) as f64;
+    let mean = |reports: &[Report]| {
+        reports.iter().map(|report| report.total_ms).sum::<u64>() as f64 / reports.len() as f64
     };
-    let times =
-        |said: &[Said]| said.iter().map(|said| json!(said.times_ms)).collect::<Vec<Value>>();
+    let times = |reports: &[Report]| {
+        reports.iter().map(|report| json!(report.times_ms)).collect::<Vec<Value>>()
+    };
     Ok(json!({
         "one_job_alone_s": round(last(&alone) / 1e3, 3),
         "unpaced_last_ends_after_s": round(last(&free) / 1e3, 3),
@@ -62,7 +64,7 @@ fn measure(
     lab: &Lab,
     jobs: u32,
     agents: Option<&Agents>,
-) -> Result<Vec<Said>, Failure> {
+) -> Result<Vec<Report>, Failure> {
     let at_ms = (since_epoch() + START_AFTER).as_millis().to_string();
     let bytes = (arguments.mb * 1_000_000).to_string();
     let (compute, iterations) =
@@ -85,10 +87,10 @@ fn measure(
         programs.push(Program::with(lab.host(host), &words_before, words.as_flattened(), details)?);
         sinks.push(sink);
     }
-    programs.iter_mut().map(said).collect()
+    programs.iter_mut().map(report_of).collect()
 }
 
-pub(super) fn said(program: &mut Program) -> Result<Said, Failure> {
+pub(super) fn report_of(program: &mut Program) -> Result<Report, Failure> {
     serde_json::from_str(&output_of(&mut program.0)?)
         .map_err(|_| Failure::ran("a job did not end well"))
 }

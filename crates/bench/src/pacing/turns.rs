@@ -9,7 +9,7 @@ use thalweg_control::pacing::since_epoch;
 use thalweg_lab::{Lab, Queues, Spec};
 
 use super::PacingArguments;
-use super::jobs::{Agents, Said, said};
+use super::jobs::{Agents, Report, report_of};
 use super::rates::Program;
 use super::sink::Sink;
 use crate::embedded::{Daemons, Threads};
@@ -71,15 +71,16 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
 
 impl Stage<'_> {
     fn build(arguments: &PacingArguments, kind: Kind) -> Result<Stage<'_>, Failure> {
-        let is_ours = kind == Kind::Sessions;
+        let has_sessions = kind == Kind::Sessions;
         let lab = Lab::build(&Spec {
             hosts: 3,
             rate: "1gbit".parse().map_err(|_| Failure::usage("no rate"))?,
-            servers: u32::from(is_ours),
-            queues: is_ours.then(Queues::default),
+            servers: u32::from(has_sessions),
+            queues: has_sessions.then(Queues::default),
             ..Spec::default()
         })?;
-        let daemons = is_ours.then(|| Daemons::in_lab(&lab, Threads::default())).transpose()?;
+        let daemons =
+            has_sessions.then(|| Daemons::in_lab(&lab, Threads::default())).transpose()?;
         Ok(Stage { arguments, kind, lab, daemons, runs: 0 })
     }
 
@@ -148,10 +149,11 @@ impl Stage<'_> {
             }
         }
         let before = other.as_ref().map(|(_, sink)| sink.counter());
-        let said = programs.iter_mut().map(said).collect::<Result<Vec<Said>, Failure>>()?;
-        let total_s = |said: &Said| said.total_ms as f64 / 1e3;
-        let longest_s = said.iter().map(total_s).fold(0.0, f64::max);
-        let mean_s = round(said.iter().map(total_s).sum::<f64>() / said.len() as f64, 3);
+        let reports =
+            programs.iter_mut().map(report_of).collect::<Result<Vec<Report>, Failure>>()?;
+        let total_s = |report: &Report| report.total_ms as f64 / 1e3;
+        let longest_s = reports.iter().map(total_s).fold(0.0, f64::max);
+        let mean_s = round(reports.iter().map(total_s).sum::<f64>() / reports.len() as f64, 3);
         let came = before.map(|came| came.load(std::sync::atomic::Ordering::Relaxed) as f64);
         // It began with the programs.
         let other_s = longest_s + START_AFTER.as_secs_f64();

@@ -604,16 +604,16 @@ fn a_flow_that_is_counted_depends_on_those_of_which_something_was_heard_lately()
     let decided = |host: &mut Host, slot: u64| granted(&decide(host, at_ms(60 * slot)), 1);
     // It decides when a tenth of the slot has passed.
     assert_eq!(decided(&mut host, 1), 9 * tenth, "its predecessor has no agent");
-    let heard = |host: &mut Host, slot: u64, volume| {
+    let takes = |host: &mut Host, slot: u64, volume| {
         let progress = Progress { flow: id(9), iteration: 0, volume };
         host.handle_progress(at_ms(60 * slot + 59), progress);
     };
-    heard(&mut host, 1, tenth);
-    news(&mut host);
+    takes(&mut host, 1, tenth);
+    while host.poll_event().is_some() {}
     assert_eq!(decided(&mut host, 2), 2 * tenth, "and its own chunk");
     // What has nothing to do with the ring waits for nobody.
     host.set_unrelated(id(1), Unrelated { ready: tenth, sent: 0 }).unwrap();
-    heard(&mut host, 2, tenth);
+    takes(&mut host, 2, tenth);
     assert_eq!(decided(&mut host, 3), 3 * tenth);
     assert_eq!(decided(&mut host, 4), 3 * tenth, "nothing new is known");
     host.handle_timeout(at_ms(60 * 5));

@@ -15,11 +15,11 @@ const VALUE_BYTES: u64 = 4;
 /// The hosts of a job as one of their leaders knows them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Hosts {
-    /// The seat of this host.
-    pub(crate) seat: usize,
-    /// By seat, the address of the leader.
+    /// Number of this host, in the order of the others.
+    pub(crate) number: usize,
+    /// By host, the address of the leader.
     pub(crate) leaders: Vec<Ipv4Addr>,
-    /// By seat, the first host on the path to the server of the tree: a switch, or that server. Empty where unknown.
+    /// By host, the first host on the path to the server of the tree: a switch, or that server. Empty where unknown.
     pub(crate) first_hops: Vec<Ipv4Addr>,
     /// Fragments that a worker of aggregation can be ahead of the slowest.
     pub(crate) span_fragments: u64,
@@ -40,14 +40,14 @@ pub(super) struct Declared {
 
 impl Hosts {
     fn own(&self) -> Option<Ipv4Addr> {
-        self.leaders.get(self.seat).copied()
+        self.leaders.get(self.number).copied()
     }
 
     /// The neighbours in the ring of all hosts: the one before, and the one after.
     fn neighbours(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
         let hosts = self.leaders.len();
-        let at = |distance: usize| self.leaders[(self.seat + distance) % hosts];
-        (hosts > 1 && self.seat < hosts).then(|| (at(hosts - 1), at(1)))
+        let at = |distance: usize| self.leaders[(self.number + distance) % hosts];
+        (hosts > 1 && self.number < hosts).then(|| (at(hosts - 1), at(1)))
     }
 
     /// Wire bytes of full packets.
@@ -63,9 +63,9 @@ impl Hosts {
         let alone = |to| Declared { to, relation: Dependence::Alone, others: Vec::new() };
         match collective {
             Collective::Auto | Collective::Aggregate => {
-                let Some(&to) = self.first_hops.get(self.seat) else { return Vec::new() };
+                let Some(&to) = self.first_hops.get(self.number) else { return Vec::new() };
                 let pairs = self.leaders.iter().copied().zip(self.first_hops.iter().copied());
-                let others = pairs.enumerate().filter(|(seat, _)| *seat != self.seat);
+                let others = pairs.enumerate().filter(|(at, _)| *at != self.number);
                 let others = others.map(|(_, pair)| pair).filter(|(from, hop)| from != hop);
                 let others: Vec<_> = others.take(OTHERS_MAX).collect();
                 let relation = Dependence::Summed { window: self.packets(self.span_fragments) };
@@ -113,7 +113,7 @@ impl Hosts {
         let part = in_floats / hosts;
         match collective {
             Collective::Auto | Collective::Aggregate => {
-                let to = self.first_hops.get(self.seat).copied();
+                let to = self.first_hops.get(self.number).copied();
                 to.map(|to| (to, self.framing.wire_bytes(bytes))).into_iter().collect()
             }
             _ if is_ring => {
@@ -140,7 +140,7 @@ mod tests {
     /// The second of four hosts. The last one has the server of aggregation.
     fn hosts() -> Hosts {
         Hosts {
-            seat: 1,
+            number: 1,
             leaders: (1..=4).map(host).collect(),
             first_hops: [100, 100, 101, 4].map(host).into(),
             span_fragments: 10,
@@ -169,7 +169,7 @@ mod tests {
         assert!(servers.iter().all(|flow| flow.relation == Dependence::Alone));
         let unknown = Hosts { first_hops: Vec::new(), ..hosts.clone() };
         assert!(unknown.declared(Collective::Aggregate).is_empty());
-        let alone = Hosts { seat: 0, leaders: vec![host(1)], ..hosts };
+        let alone = Hosts { number: 0, leaders: vec![host(1)], ..hosts };
         assert!(alone.declared(Collective::Ring).is_empty());
         assert!(alone.sum(Collective::Ring, 1, 4).is_empty());
     }

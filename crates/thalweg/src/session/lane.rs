@@ -304,7 +304,7 @@ impl Start<'_> {
         };
         let ranks = 0..welcome.roster.len() as u32;
         let leaders: Vec<u32> = ranks.filter(|rank| welcome.is_leader(*rank)).collect();
-        let seat = leaders.iter().position(|leader| *leader == self.config.rank)?;
+        let number = leaders.iter().position(|leader| *leader == self.config.rank)?;
         let leaders = leaders.iter().map(|leader| address(welcome.roster[*leader as usize].node));
         let leaders = leaders.collect::<Option<Vec<_>>>()?;
         // Seats of a set-up are those of leaders.
@@ -312,7 +312,7 @@ impl Start<'_> {
         let trees = (0..welcome.trees()).map(|tree| JobTree { job: welcome.ticket.job, tree }.id());
         let mtu_bytes = self.config.mtu_bytes.unwrap_or_else(|| mtu_of(self.address.ip()));
         Some(Hosts {
-            seat,
+            number,
             leaders,
             first_hops,
             span_fragments: u64::from(*span_fragments),

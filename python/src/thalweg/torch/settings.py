@@ -55,7 +55,7 @@ if typing.TYPE_CHECKING:
 
 _log = logging.getLogger("thalweg")
 
-# Where an agent listens unless it is told otherwise.
+# Where an agent listens where no other one is configured.
 AGENT_SOCKET = "/run/thalweg-agent.sock"
 
 _FLAGS = ("share_memory",)
