@@ -26,7 +26,7 @@ use crate::tap::Tapped;
 pub(crate) use relations::Hosts;
 use shared::{Counts, Paced, Shared};
 
-/// Socket on which an agent listens where no other one is configured.
+/// Socket on which an agent listens by default.
 pub const AGENT_SOCKET: &str = "/run/thalweg-agent.sock";
 
 /// Source of the times at which a session sends.

@@ -75,7 +75,7 @@ class NetworkError(ThalwegError):
 
 
 class PathError(ThalwegError):
-    """A path carries shorter packets than before. The operation has failed here; the group goes on with shorter ones."""
+    """A path carries shorter packets than before. The operation has failed; the group goes on with shorter ones."""
 
     kind = "path"
 

@@ -18,7 +18,7 @@ setting               meaning
 ``ports``             UDP ports to choose from, as ``5000-5100``; default: any free port
 ``threads``           most sending threads; the job has the smallest number of all ranks'. Default: one for every
                       4 Gbps of the host's link, at most a quarter of the cores, 1 to 4
-``link_rate_mbps``    rate of the host's link, for that default and for the rates of deliveries; default: what the driver
+``link_rate_mbps``    rate of the host's link, for that default and rates of deliveries; default: what the driver
                       of the interface reports
 ``paths``             source ports to send from, 1 to 8, of which routers with several equal paths choose one; default 1
 ``numeric``           ``auto``, ``float``, ``fixed:SCALE`` or ``dynamic:SCALE``: what switches add
@@ -28,7 +28,7 @@ setting               meaning
 ``stall_after``       seconds without progress until a warning explains the stall; default 5
 ``join_timeout``      seconds to wait for all ranks to join; default: the timeout of the group
 ``operation_timeout`` seconds for an operation; default: the timeout of the group
-``pacing``            ``off``, or ``scheduled``: send when the agent of the host says so (``thalweg agent``), which must run
+``pacing``            ``off``, or ``scheduled``: send when the agent of the host (``thalweg agent``) says so
 ``agent``             the socket of that agent; default /run/thalweg-agent.sock
 ``metrics``           address that serves metrics, as ``127.0.0.1:9465``: the local rank is added to a port above 0
 ``gpu_piece_bytes``   length of the pieces of a tensor in GPU memory, each an operation of its own, as rank 0 has it;
@@ -55,7 +55,7 @@ if typing.TYPE_CHECKING:
 
 _log = logging.getLogger("thalweg")
 
-# Where an agent listens where no other one is configured.
+# Socket on which an agent listens by default.
 AGENT_SOCKET = "/run/thalweg-agent.sock"
 
 _FLAGS = ("share_memory",)
