@@ -213,8 +213,9 @@ fn keys_of_source() -> BTreeSet<String> {
             }
         }
     }
-    // Controls have their names in a table of their own.
+    // Controls have their names in a table of their own, and so have published thresholds.
     keys.remove("windows");
+    keys.remove("named");
     keys.extend(Control::NAMES.iter().map(|name| (*name).to_owned()));
     keys.remove("switch-ml");
     keys.insert(Collective::SwitchMl.name().to_owned());
