@@ -1,6 +1,6 @@
 //! `thalweg doctor`: diagnosis of a network before jobs depend on it.
 //!
-//! [`host`] looks at this host, [`path`] measures the path to a peer at which [`answer`] runs, and [`diagnosis`], which
+//! `host` looks at this host, `path` measures the path to a peer at which `answer` runs, and `diagnosis`, which
 //! does no I/O, says what is wrong and what to change. A peer answers as many bytes as it was asked with, so that nobody can
 //! use it to send more to others than he sends himself.
 
