@@ -170,7 +170,7 @@ struct Outcome {
     spans_ms: Vec<[f64; 2]>,
     /// Of the slowest rank, by all-reduce.
     times_ms: Vec<f64>,
-    /// Whether sums are what they have to be, of those that are in them.
+    /// True if the sums that are in them are right.
     exact: bool,
     /// The largest share of a rank's values that was missing over all sums. `None` where that is
     /// unreported.

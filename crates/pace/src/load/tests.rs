@@ -37,7 +37,7 @@ fn what_nobody_renews_is_gone() {
     table.advance(Slot(2));
     assert_eq!(table.planned().volumes(), [10, 30, 0, 0]);
     table.advance(Slot(3));
-    assert_eq!(table.planned().volumes(), [20, 0, 0, 0], "flow 1 was last heard of in slot 0");
+    assert_eq!(table.planned().volumes(), [20, 0, 0, 0], "the last report of flow 1 was in slot 0");
     table.advance(Slot(4));
     assert_eq!((table.planned().total(), table.flows()), (0, 0));
 }

@@ -27,7 +27,7 @@ pub enum Ground {
 
 /// One of a cluster.
 #[derive(Clone, Copy)]
-enum Seat {
+enum Role {
     Switch(u32),
     Server,
     Rank(u32),
@@ -35,8 +35,8 @@ enum Seat {
 
 impl Ground {
     /// Runs something where it belongs.
-    fn run<T: Send>(&self, seat: Seat, work: impl FnOnce() -> T + Send) -> T {
-        match self.place(seat) {
+    fn run<T: Send>(&self, role: Role, work: impl FnOnce() -> T + Send) -> T {
+        match self.place(role) {
             None => work(),
             Some(place) => place.run(work).expect("a place of the lab"),
         }
@@ -47,17 +47,17 @@ impl Ground {
         matches!(self, Ground::Loopback).then_some(1_500)
     }
 
-    fn bind(&self, seat: Seat) -> SocketAddr {
-        let address = self.place(seat).map_or(Ipv4Addr::LOCALHOST, Place::address);
+    fn bind(&self, role: Role) -> SocketAddr {
+        let address = self.place(role).map_or(Ipv4Addr::LOCALHOST, Place::address);
         (IpAddr::from(address), 0).into()
     }
 
-    fn place(&self, seat: Seat) -> Option<&Place> {
-        match (self, seat) {
+    fn place(&self, role: Role) -> Option<&Place> {
+        match (self, role) {
             (Ground::Loopback, _) => None,
-            (Ground::Lab(lab), Seat::Switch(rack)) => Some(lab.rack(rack)),
-            (Ground::Lab(lab), Seat::Server) => Some(lab.server(0)),
-            (Ground::Lab(lab), Seat::Rank(rank)) => Some(lab.host(rank)),
+            (Ground::Lab(lab), Role::Switch(rack)) => Some(lab.rack(rack)),
+            (Ground::Lab(lab), Role::Server) => Some(lab.server(0)),
+            (Ground::Lab(lab), Role::Rank(rank)) => Some(lab.host(rank)),
         }
     }
 }
@@ -152,7 +152,7 @@ impl Cluster {
         let mut config = SwitchDaemonConfig::new(self.switch.address(), SECRET);
         config.mtu_bytes = self.ground.mtu_bytes();
         self.switch.stop().expect("it ran");
-        let switch = self.ground.run(Seat::Switch(0), || SwitchDaemon::start(&config));
+        let switch = self.ground.run(Role::Switch(0), || SwitchDaemon::start(&config));
         Cluster { switch: switch.expect("its port is free again"), ..self }
     }
 
@@ -187,7 +187,7 @@ impl Cluster {
 
     /// The settings of a rank, and its host if there is a lab.
     fn rank(&self, job: &str, rank: u32, ranks: u32) -> (SessionConfig, Option<Place>) {
-        (self.seat(job, rank, ranks), self.ground.place(Seat::Rank(rank)).cloned())
+        (self.seat(job, rank, ranks), self.ground.place(Role::Rank(rank)).cloned())
     }
 
     /// As [`run`](Cluster::run), for a job that fails: nobody leaves it.
@@ -264,18 +264,18 @@ struct Shape {
 }
 
 fn start_switch(ground: &Ground, rack: u32, shape: Shape) -> SwitchDaemon {
-    let seat = Seat::Switch(rack);
-    let mut config = SwitchDaemonConfig::new(ground.bind(seat), SECRET);
+    let role = Role::Switch(rack);
+    let mut config = SwitchDaemonConfig::new(ground.bind(role), SECRET);
     (config.loss, config.seed) = (shape.loss, u64::from(rack) + 1);
     config.mtu_bytes = shape.mtu_bytes;
     config.cores = shape.cores.unwrap_or(config.cores);
-    ground.run(seat, || SwitchDaemon::start(&config)).expect("a switch starts")
+    ground.run(role, || SwitchDaemon::start(&config)).expect("a switch starts")
 }
 
 fn start_server(ground: &Ground, switch: SocketAddr, cores: Option<u16>) -> ServerDaemon {
-    let mut config = ServerDaemonConfig::new(ground.bind(Seat::Server), SECRET);
+    let mut config = ServerDaemonConfig::new(ground.bind(Role::Server), SECRET);
     config.cores = cores.unwrap_or(config.cores);
     (config.switch, config.token) = (Some(switch), Some(TOKEN.into()));
-    let server = ground.run(Seat::Server, || ServerDaemon::start(&config));
+    let server = ground.run(Role::Server, || ServerDaemon::start(&config));
     server.expect("a server starts")
 }
