@@ -1,7 +1,7 @@
 //! What a decision costs: from the feedback of all flows of a host to their rates.
 //!
-//! Prints the median and the 99th percentile over many slots, for a few numbers of flows, K = 10. A
-//! decision is timed from the host's timeout until all its events are taken.
+//! Prints the median and the 99th percentile over many slots, for a few numbers of flows, K = 10, for plans that
+//! limit rates and for plans that order what is ready by classes. A decision is timed from the host's timeout until all its events are taken.
 //!
 //! Times on a shared machine vary, so the same run is repeated, and that with the least percentile counts. Even
 //! so, one decision in a hundred is interrupted on many machines. The last number is the 99th percentile
@@ -12,7 +12,7 @@ use std::time::Instant;
 use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Time};
 use thalweg_pace::host::{Event, FlowSpec};
 use thalweg_pace::path::Progress;
-use thalweg_pace::{Ahead, Feedback, FlowId, Host, Relation, Settings, Slot};
+use thalweg_pace::{Ahead, Covers, Enforce, Feedback, FlowId, Host, Relation, Settings, Slot};
 
 const SLOTS: u64 = 5_000;
 const RUNS: usize = 9;
@@ -20,8 +20,7 @@ const UPLINK: Rate = Rate::from_gbps(100);
 const RECEIVERS: u32 = 16;
 
 /// Microseconds of every decision of a host with so many flows, all of which have something to send.
-fn run(flows: u32) -> Vec<f64> {
-    let settings = Settings::default();
+fn run(settings: Settings, flows: u32) -> Vec<f64> {
     let mut rng = Rng::new(1);
     let mut host = Host::new(NodeId(0), settings, UPLINK, &rng).expect("defaults work");
     let share = settings.bytes_a_slot(UPLINK) / u64::from(flows);
@@ -109,17 +108,25 @@ fn percentile(mut values: Vec<f64>, percent: usize) -> f64 {
 }
 
 fn main() {
-    for flows in [1, 16, 64, 256] {
-        let runs: Vec<Vec<f64>> = (0..RUNS).map(|_| run(flows)).collect();
-        let of_best_run = |percent| {
-            let runs = runs.iter().map(|run| percentile(run.clone(), percent));
-            runs.fold(f64::INFINITY, f64::min)
-        };
-        let (median, last) = (of_best_run(50), of_best_run(99));
-        let least = |slot: usize| runs.iter().map(|run| run[slot]).fold(f64::INFINITY, f64::min);
-        let undisturbed = percentile((0..runs[0].len()).map(least).collect(), 99);
-        println!(
-            "{flows:>4} flows: median {median:6.1} µs, 99th percentile {last:6.1} µs; undisturbed {undisturbed:6.1} µs"
-        );
+    let rates = Settings::default();
+    let classes = Settings { enforce: Enforce::Class, covers: Covers::Ready, ..rates };
+    for (name, settings) in [("rates", rates), ("classes", classes)] {
+        for flows in [1, 16, 64, 256] {
+            println!("{name:>7}, {flows:>3} flows: {}", summary(settings, flows));
+        }
     }
+}
+
+fn summary(settings: Settings, flows: u32) -> String {
+    let runs: Vec<Vec<f64>> = (0..RUNS).map(|_| run(settings, flows)).collect();
+    let of_best_run = |percent| {
+        let runs = runs.iter().map(|run| percentile(run.clone(), percent));
+        runs.fold(f64::INFINITY, f64::min)
+    };
+    let (median, last) = (of_best_run(50), of_best_run(99));
+    let least = |slot: usize| runs.iter().map(|run| run[slot]).fold(f64::INFINITY, f64::min);
+    let undisturbed = percentile((0..runs[0].len()).map(least).collect(), 99);
+    format!(
+        "median {median:6.1} µs, 99th percentile {last:6.1} µs; undisturbed {undisturbed:6.1} µs"
+    )
 }
