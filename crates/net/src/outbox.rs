@@ -21,6 +21,9 @@ pub(crate) struct Arena {
     /// Bytes after which no packet is lent. One always is.
     limit: usize,
     max_packet_bytes: usize,
+    /// Packets of the largest size that still fit. Machines ask several times a packet, and a division takes as long as
+    /// much of the rest.
+    room_packets: usize,
     /// The length of a packet that was asked for and is over the limit, until somebody is told.
     oversize_bytes: Option<usize>,
     /// The packet that was lent last. Its destination is not known before the next call.
@@ -36,23 +39,28 @@ struct Lent {
 impl Arena {
     /// An arena for packets of at most `max_packet_bytes`.
     pub(crate) fn new(bytes: usize, max_packet_bytes: usize) -> Arena {
-        Arena {
+        let mut arena = Arena {
             memory: Memory::new(bytes),
             used: 0,
             limit: bytes,
             max_packet_bytes,
+            room_packets: 0,
             oversize_bytes: None,
             lent: None,
-        }
+        };
+        arena.set_used(0);
+        arena
     }
 
     /// How many packets of the largest size still fit.
     pub(crate) fn room(&self) -> usize {
-        if self.used >= self.limit {
-            return 0;
-        }
+        if self.used < self.limit { self.room_packets } else { 0 }
+    }
+
+    fn set_used(&mut self, bytes: usize) {
         let packet_bytes = self.max_packet_bytes.next_multiple_of(PACKET_ALIGNMENT_BYTES);
-        (self.memory.len() - self.used) / packet_bytes
+        self.used = bytes;
+        self.room_packets = (self.memory.len() - bytes) / packet_bytes;
     }
 
     /// Lends no further packets, from now on, when this number of bytes is lent.
@@ -73,7 +81,7 @@ impl Arena {
 
     /// Takes everything back.
     pub(crate) fn reset(&mut self) {
-        self.used = 0;
+        self.set_used(0);
     }
 }
 
@@ -139,7 +147,7 @@ impl Outbox for Lender<'_> {
         self.left_packets -= usize::from(is_paced);
         let arena = &mut *self.arena;
         let start = arena.used;
-        arena.used += bytes.next_multiple_of(PACKET_ALIGNMENT_BYTES);
+        arena.set_used(start + bytes.next_multiple_of(PACKET_ALIGNMENT_BYTES));
         let (header, rest) = arena.memory[start..start + bytes].split_first_chunk_mut()?;
         *header = [0; HEADER_BYTES];
         let body = match body {
