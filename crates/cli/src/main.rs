@@ -1,7 +1,7 @@
 //! The `thalweg` program: thin commands over the libraries.
 //!
 //! Numbers for programs go to standard output, everything else to standard error. Exit codes: 0 done,
-//! 1 it ran and failed, 2 bad input, 130 interrupted.
+//! 1 it ran and failed, 2 bad input, 130 interrupted; `agent run` ends with that of its program.
 
 mod agent;
 mod daemon;
@@ -173,7 +173,7 @@ fn main() -> ExitCode {
     let exit_code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            log::log(format_args!("thalweg: {failure}"));
+            daemon::fail(&failure);
             failure.exit_code()
         }
     };
