@@ -7,6 +7,8 @@ mod agent;
 mod daemon;
 mod figure;
 mod groups;
+#[cfg(test)]
+mod guides;
 mod jobs;
 mod lab;
 mod nccl;
