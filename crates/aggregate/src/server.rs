@@ -201,6 +201,16 @@ impl Server {
         })
     }
 
+    /// Replaces the secrets of the cluster. Jobs that are here keep their keys until their next set-up. A server without
+    /// secrets stays as it is.
+    // spec: T-06
+    pub fn replace_secrets(&mut self, secrets: Secrets) {
+        if self.config.secrets.is_some() {
+            self.config.secrets = Some(secrets);
+            self.probes.replace_secret(secrets.current());
+        }
+    }
+
     /// Takes on a job, or a new epoch of one, and tells its switches. Trees of other servers are
     /// theirs; without any of its own, the job is over here. A set-up that is not newer than what it
     /// has changes nothing, nor does one that does not fit the budgets: [`Event::Refused`] follows.

@@ -26,6 +26,7 @@ use std::convert::Infallible;
 
 use thalweg_core::{Body, JobId, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_wire::aggregate::{FAN_IN_MAX, VALUE_BYTES};
+use thalweg_wire::tag::Secrets;
 use thalweg_wire::{Kind, Prefix, PrefixError, peek, tag};
 
 use self::aggregator::{Aggregator, Array};
@@ -92,6 +93,15 @@ impl Switch {
             listed_workers: 0,
             stats: Stats::default(),
         })
+    }
+
+    /// Replaces the secrets of the cluster while jobs go on: those whose secret is still there keep their keys. A switch
+    /// without secrets stays as it is.
+    // spec: T-06
+    pub fn replace_secrets(&mut self, secrets: Secrets) {
+        if let Some(keyring) = &mut self.keyring {
+            keyring.replace(secrets);
+        }
     }
 
     /// What it has done.

@@ -86,6 +86,7 @@ fn print(arguments: &AggregateArguments, times: &[Times; 3]) -> Result<(), Failu
     };
     if arguments.json {
         let result = json!({
+            "schema": "thalweg.bench-aggregate/1",
             "ns_per_packet": by_size(|times| times.step_ns),
             "sealed_ns_per_packet": by_size(|times| times.sealed_step_ns),
             "sealed_bodies_ns_per_packet": by_size(|times| times.sealed_bodies_step_ns),

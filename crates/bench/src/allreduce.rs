@@ -335,6 +335,7 @@ impl Outcome {
 
     fn json(&self, arguments: &AllReduceArguments) -> Value {
         json!({
+            "schema": "thalweg.bench-allreduce/1",
             "collective": self.name,
             "hosts": arguments.hosts,
             "racks": arguments.racks,

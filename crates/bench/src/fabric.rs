@@ -33,6 +33,7 @@ pub(super) fn fabric(arguments: &FabricArguments) -> Result<(), Failure> {
     let peak_rss_bytes = peak_rss_bytes();
     if arguments.json {
         let result = json!({
+            "schema": "thalweg.bench-fabric/1",
             "packet_hops_per_s": hops_per_s,
             "events_per_s": events_per_s,
             "hosts": scenario.topology().hosts(),

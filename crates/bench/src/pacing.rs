@@ -101,6 +101,7 @@ pub(super) fn pacing(arguments: &PacingArguments) -> Result<(), Failure> {
         Some(only) => vec![only],
     };
     let mut document = serde_json::Map::new();
+    document.insert("schema".to_owned(), "thalweg.bench-pacing/1".into());
     for experiment in all {
         let (name, found) = match experiment {
             Experiment::Rates => ("rates", rates::run(arguments)?),

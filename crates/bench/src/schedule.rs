@@ -170,6 +170,7 @@ fn report(arguments: &ScheduleArguments, seen: Seen, took: Duration) -> Result<(
     if arguments.json {
         let percentiles = |[median, last]: [f64; 2]| json!({ "median_us": median, "p99_us": last });
         let document = json!({
+            "schema": "thalweg.bench-schedule/1",
             "agents": arguments.agents,
             "flows_each": arguments.flows,
             "calls": calls,

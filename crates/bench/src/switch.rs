@@ -122,6 +122,7 @@ fn report(arguments: &SwitchArguments, count: &Count, wall: Duration) -> Result<
     let rounded = |value: f64| round(value, 2);
     if arguments.json {
         let result = json!({
+            "schema": "thalweg.bench-switch/1",
             "values": arguments.values,
             "workers": arguments.workers,
             "feeders": arguments.feeders,

@@ -1,17 +1,18 @@
 //! `thalweg agent`: plans when the jobs of a host send, and makes them obey.
 
 mod priorities;
+mod settings;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use thalweg::AGENT_SOCKET;
+use thalweg::metrics::Endpoint;
 use thalweg_agent::{
     AgentConfig, AgentDaemon, AgentError, Leash, LeashConfig, Orders, Record, Safeguards,
 };
@@ -19,15 +20,12 @@ use thalweg_console::{Failure, files, interrupt};
 use thalweg_control::Access;
 use thalweg_core::{Bytes, Rate};
 use thalweg_pace::board::Prefix;
-use thalweg_pace::{Covers, Enforce, Settings};
 
-use crate::daemon;
-use priorities::PriorityArguments;
+use self::settings::Settings;
+use crate::daemon::{self, DaemonOptions, Ready};
 
 /// Folder of the files that keep original values of settings of the kernel.
 const STATE_DIR: &str = "/run/thalweg";
-/// How often the agent asks itself whether it should end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What `thalweg agent --help` says first.
 pub(crate) const ABOUT: &str = "\
@@ -45,98 +43,19 @@ flows of each service become, and a small program in the kernel writes the code 
 
 /// What `thalweg agent` takes.
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true,
-          after_long_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, after_long_help = EXAMPLES)]
 pub(crate) struct AgentArguments {
     #[command(subcommand)]
     command: Option<AgentCommand>,
     #[command(flatten)]
-    daemon: Option<DaemonArguments>,
-    // An optional group cannot hold another one.
+    options: DaemonOptions,
     #[command(flatten)]
-    priorities: PriorityArguments,
-}
-
-#[derive(Args)]
-struct DaemonArguments {
-    /// The address of this host, which its jobs send from
-    #[arg(long, value_name = "IP")]
-    address: Ipv4Addr,
-    /// The rate of this host's link, such as 10gbit
-    #[arg(long)]
-    rate: Rate,
-    /// Where jobs find the agent
-    #[arg(long, default_value = AGENT_SOCKET, value_name = "FILE")]
-    socket: PathBuf,
-    /// Effect of plans: rates, or the order of packets of sessions, and of programs at the interface of the host
-    #[arg(long, default_value = "rate", value_name = "RULE")]
-    enforce: EnforceWord,
-    /// Bytes to plan of jobs that report exactly: those that are ready, or all of an iteration
-    #[arg(long, default_value = "ready", value_name = "RULE")]
-    plans: PlansWord,
-    /// The next slot of such a job that used less than half of one
-    #[arg(long, default_value = "halved", value_name = "RULE")]
-    unused: UnusedWord,
-    /// Load tables to ask, host:port; or only for flows to some hosts, as 10.0.4.0/24=host:port
-    #[arg(long, value_name = "[RANGE=]ADDR")]
-    switch: Vec<String>,
-    /// A file that holds what the switches want to be shown
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-    /// Who vouches for the switches, if they encrypt: certificates in PEM format
-    #[arg(long, value_name = "FILE")]
-    tls_ca: Option<PathBuf>,
-    /// Write what became of every slot there, a line of JSON for each flow
-    #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
-    /// Serve counters for Prometheus and `thalweg top` here, without a password
-    #[arg(long, value_name = "ADDR")]
-    metrics: Option<SocketAddr>,
-    /// Folder of the files that keep original values of kernel settings while they are changed
-    #[arg(long, default_value = STATE_DIR, value_name = "DIR")]
-    state_dir: PathBuf,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EnforceWord {
-    Rate,
-    Class,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum PlansWord {
-    Ready,
-    Iteration,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum UnusedWord {
-    Halved,
-    Kept,
-}
-
-impl DaemonArguments {
-    // spec: C-16, C-17
-    /// The settings of the agent: those of the simulator, but for rates.
-    fn settings(&self) -> Settings {
-        Settings {
-            enforce: match self.enforce {
-                EnforceWord::Rate => Enforce::Rate,
-                EnforceWord::Class => Enforce::Class,
-            },
-            covers: match self.plans {
-                PlansWord::Ready => Covers::Ready,
-                PlansWord::Iteration => Covers::Iteration,
-            },
-            reclaims_unused: self.unused == UnusedWord::Halved,
-            ..Settings::default()
-        }
-    }
+    settings: Settings,
 }
 
 #[derive(Subcommand)]
 enum AgentCommand {
-    /// Start a program whose TCP connections obey the agent
+    /// Start a program whose TCP connections obey the agent, and end with its exit code
     Run(RunArguments),
     /// Undo what another process changed on this host when it hangs or is killed
     #[command(hide = true)]
@@ -171,7 +90,10 @@ struct RunArguments {
 
 const EXAMPLES: &str = "\
 When the agent is ready it prints `agent ready at FILE`. Ctrl-C or SIGTERM ends it, with exit code 0, and
-takes its socket away; programs that it paced go on unpaced. Only its user can reach the socket.
+takes its socket away; programs that it paced go on unpaced. Only its user can reach the socket. At SIGHUP it
+opens the file of --log again, so that a full one can be moved away.
+
+`thalweg agent run` ends with the exit code of its program; with 128 and the number of the signal that ended it.
 
 Limits fail open. Programs whose agent is silent for a second go on unpaced until it is back. A second process
 watches each agent and each `agent run`: it lifts limits when that hangs for a second, and restores
@@ -188,6 +110,8 @@ Examples:
       packets are ordered, and nothing waits; programs get a class at the interface
   sudo thalweg agent --address 10.0.3.7 --rate 10gbit --prioritize
       and TCP flows of all programs have priorities, as code points CS7 to CS0
+  sudo thalweg agent --config agent.toml
+      the same from a file: address = \"10.0.3.7\", rate = \"10gbit\", and prioritize = true under [priorities]
   sudo thalweg agent run --job vgg -- python3 train.py
       a program that obeys
   sudo thalweg agent run --rates 100mbit,900mbit -- iperf3 -c 10.0.3.8
@@ -195,47 +119,45 @@ Examples:
 
 /// Runs it.
 pub(crate) fn agent(arguments: &AgentArguments) -> Result<(), Failure> {
-    match (&arguments.command, &arguments.daemon) {
-        (Some(AgentCommand::Run(arguments)), _) => run(arguments),
-        (Some(AgentCommand::Guard), _) => thalweg_agent::guard().map_err(not_started),
-        (None, Some(daemon)) => serve(daemon, &arguments.priorities),
-        (None, None) => Err(Failure::Usage("give --address and --rate, or `run`".into())),
+    match &arguments.command {
+        Some(AgentCommand::Run(arguments)) => run(arguments),
+        Some(AgentCommand::Guard) => thalweg_agent::guard().map_err(not_started),
+        None => serve(arguments),
     }
 }
 
-fn serve(arguments: &DaemonArguments, priorities: &PriorityArguments) -> Result<(), Failure> {
-    let token = arguments.token_file.as_deref().map(daemon::token).transpose()?;
-    let switch = |text: &String| -> Result<(Prefix, Access), Failure> {
-        let (range, endpoint) = match text.split_once('=') {
-            Some((range, endpoint)) => (range.parse::<Prefix>(), endpoint),
-            None => (Ok(Prefix::ALL), text.as_str()),
-        };
-        let range = range.map_err(|error| Failure::Usage(error.to_string()))?;
-        let (endpoint, token) = (endpoint.to_owned(), token.clone());
-        Ok((range, Access { endpoint, token, tls_ca: arguments.tls_ca.clone() }))
-    };
+fn serve(arguments: &AgentArguments) -> Result<(), Failure> {
+    arguments.options.begin();
+    let settings = arguments.settings.clone().or(arguments.options.settings()?);
+    let (address, uplink) = settings.link()?;
     daemon::say_events();
     let agent = AgentDaemon::start(AgentConfig {
-        socket: arguments.socket.clone(),
-        address: arguments.address,
-        uplink: arguments.rate,
-        settings: arguments.settings(),
-        switches: arguments.switch.iter().map(switch).collect::<Result<_, Failure>>()?,
-        safeguards: safeguards(&arguments.state_dir)?,
-        priorities: priorities.config(arguments.address.into())?,
-        on_record: log(arguments.log.as_ref())?,
+        socket: settings.socket.clone().unwrap_or_else(|| AGENT_SOCKET.into()),
+        address,
+        uplink,
+        settings: settings.rules(),
+        switches: switches(&settings)?,
+        safeguards: safeguards(settings.state_dir.as_deref().unwrap_or(Path::new(STATE_DIR)))?,
+        priorities: settings.priorities.config(address.into())?,
+        on_record: log(settings.log.as_ref())?,
     });
     let agent = Arc::new(agent.map_err(not_started)?);
-    interrupt::listen();
+    interrupt::listen_as_daemon();
     let serve_metrics = |bind| {
         let source = Arc::clone(&agent);
-        let about = format!("thalweg agent at {}", arguments.address);
+        let about = format!("thalweg agent at {address}");
         daemon::serve_metrics(bind, about, move || source.metrics())
     };
-    let endpoint = arguments.metrics.map(serve_metrics).transpose()?;
-    files::print(&format!("agent ready at {}\n", agent.socket().display()))?;
+    let endpoint = settings.metrics.map(serve_metrics).transpose()?;
+    let metrics = endpoint.as_ref().map(Endpoint::local_address);
+    arguments.options.announce(&Ready::new("agent", address, metrics).at(agent.socket()))?;
+    let mut hang_ups = interrupt::hang_ups();
     while !interrupt::is_asked() && agent.is_running() {
-        sleep(LOOK_EVERY);
+        daemon::pause();
+        if interrupt::hang_ups() != hang_ups {
+            hang_ups = interrupt::hang_ups();
+            daemon::say(hang_up(&settings));
+        }
     }
     if !agent.is_running() {
         return Err(Failure::Ran("a thread of the agent has ended".into()));
@@ -246,6 +168,35 @@ fn serve(arguments: &DaemonArguments, priorities: &PriorityArguments) -> Result<
     Ok(())
 }
 
+/// Load tables to ask, with the hosts whose flows they are for.
+fn switches(settings: &Settings) -> Result<Vec<(Prefix, Access)>, Failure> {
+    let token = settings.token_file.as_deref().map(daemon::token).transpose()?;
+    let switch = |text: &String| -> Result<(Prefix, Access), Failure> {
+        let (range, endpoint) = match text.split_once('=') {
+            Some((range, endpoint)) => (range.parse::<Prefix>(), endpoint),
+            None => (Ok(Prefix::ALL), text.as_str()),
+        };
+        let range = range.map_err(|error| Failure::Usage(error.to_string()))?;
+        let (endpoint, token) = (endpoint.to_owned(), token.clone());
+        Ok((range, Access { endpoint, token, tls_ca: settings.tls_ca.clone() }))
+    };
+    settings.switch.iter().map(switch).collect()
+}
+
+/// Effect of `SIGHUP`, for the operator.
+fn hang_up(settings: &Settings) -> String {
+    let kept =
+        [("--token-file", settings.token_file.is_some()), ("--tls-ca", settings.tls_ca.is_some())];
+    let log =
+        if settings.log.is_some() { "--log is opened again" } else { "no file to open again" };
+    match &*daemon::flags(kept) {
+        [] => format!("SIGHUP: {log}"),
+        kept => {
+            format!("SIGHUP: {log}; {} stay as they are until the next start", kept.join(" and "))
+        }
+    }
+}
+
 fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let job = match &arguments.job {
         Some(job) => job.clone(),
@@ -254,7 +205,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     let orders = if arguments.rates.is_empty() {
         Orders::Agent(arguments.socket.clone())
     } else {
-        let slot = Duration::from_nanos(Settings::default().slot.as_ps() / 1_000);
+        let slot = Duration::from_nanos(thalweg_pace::Settings::default().slot.as_ps() / 1_000);
         Orders::Rates { slot, rates: arguments.rates.clone() }
     };
     interrupt::count();
@@ -269,11 +220,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         on_record: log(arguments.log.as_ref())?,
     });
     let status = leash.and_then(Leash::run).map_err(not_started)?;
-    match status.success() {
-        true => Ok(()),
-        false if interrupt::is_asked() => Err(Failure::Interrupted),
-        false => Err(Failure::Ran(format!("the program ended with {status}"))),
-    }
+    if status.success() { Ok(()) } else { Err(Failure::program(status)) }
 }
 
 /// This program is its own guardian.
@@ -294,15 +241,20 @@ fn not_started(error: AgentError) -> Failure {
 /// Who is told what became of slots.
 type OnRecord = Box<dyn FnMut(&Record) + Send>;
 
-/// Writes records to a file, if one is given.
+/// Writes records to a file, if one is given. It is opened again after `SIGHUP`, so that a full one can be moved away.
 fn log(file: Option<&PathBuf>) -> Result<OnRecord, Failure> {
-    let Some(path) = file else { return Ok(Box::new(|_| {})) };
-    let mut file = File::create(path).map_err(|error| files::unwritable(path, &error))?;
-    // A full disk must not stop the agent.
-    Ok(Box::new(move |record| drop(writeln!(file, "{record}"))))
-}
-
-#[expect(clippy::disallowed_methods, reason = "the program has nothing else to do")]
-fn sleep(span: Duration) {
-    std::thread::sleep(span);
+    let Some(path) = file.cloned() else { return Ok(Box::new(|_| {})) };
+    let mut file = File::create(&path).map_err(|error| files::unwritable(&path, &error))?;
+    let mut hang_ups = interrupt::hang_ups();
+    Ok(Box::new(move |record| {
+        if interrupt::hang_ups() != hang_ups {
+            hang_ups = interrupt::hang_ups();
+            match File::options().append(true).create(true).open(&path) {
+                Ok(opened) => file = opened,
+                Err(error) => daemon::warn(files::unwritable(&path, &error)),
+            }
+        }
+        // A full disk must not stop the agent.
+        drop(writeln!(file, "{record}"));
+    }))
 }

@@ -1,23 +1,27 @@
 //! What `thalweg switch` and `thalweg server` have in common: settings from a file, the secret, the
 //! line that says that they are ready, and how they end.
 
+mod logs;
+mod renewal;
 mod settings;
 
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thalweg::daemon::{Secret, Secrets, exposure, read_secrets};
 use thalweg::{Error, ErrorKind};
-use thalweg_console::{Failure, files, interrupt, log};
+use thalweg_console::{Failure, files, interrupt};
 use thalweg_net::Wait;
 
 use thalweg::metrics::Endpoint;
+
+pub(crate) use self::logs::{LogFormat, fail, say, say_events, set_format, warn};
+pub(crate) use self::renewal::{Renewal, flags};
 
 /// What daemons of one machine share where nobody chose a secret. It is no secret.
 const LOOPBACK_SECRET: Secret = Secret(*b"thalweg-loopback");
@@ -30,16 +34,39 @@ const WRITE_SECRET: &str = "thalweg secret new --out secret";
 
 /// What every daemon takes beside its settings.
 #[derive(Args)]
-pub(crate) struct Manner {
+pub(crate) struct DaemonOptions {
     /// Read settings from a TOML file, whose keys are the names of the flags; flags go first
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// When ready, print one JSON document instead of a line of text
     #[arg(long)]
     json: bool,
+    /// Form of lines on standard error: text, or a JSON document a line with time, level and message
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
+    log_format: LogFormat,
 }
 
-impl Manner {
+/// Name and version of the document of a daemon that is ready.
+const READY: &str = "thalweg.ready/1";
+
+impl DaemonOptions {
+    /// Has lines on standard error the form that was asked for.
+    pub(crate) fn begin(&self) {
+        set_format(self.log_format);
+    }
+
+    /// Prints that a daemon is ready. Scripts wait for this line.
+    pub(crate) fn announce(&self, ready: &Ready<'_>) -> Result<(), Failure> {
+        let line = if self.json {
+            serde_json::to_string(ready).map_err(Failure::ran)?
+        } else {
+            let place =
+                ready.socket.map_or(ready.address.clone(), |path| path.display().to_string());
+            format!("{} ready at {place}", ready.role)
+        };
+        files::print(&format!("{line}\n"))
+    }
+
     /// The settings of the file; none without one.
     pub(crate) fn settings<S: DeserializeOwned + Default>(&self) -> Result<S, Failure> {
         settings::read(self.config.as_deref())
@@ -69,19 +96,40 @@ pub(crate) trait Daemon: Send + Sync + Sized + 'static {
 
 /// The line of a daemon that is ready.
 #[derive(Serialize)]
-struct Ready {
+pub(crate) struct Ready<'a> {
+    schema: &'static str,
     role: &'static str,
-    address: SocketAddr,
+    address: String,
     metrics: Option<SocketAddr>,
+    /// Of agents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket: Option<&'a Path>,
 }
 
-/// Runs a daemon until Ctrl-C, or until its data path ends.
+impl<'a> Ready<'a> {
+    /// A daemon that is reached at an address.
+    pub(crate) fn new(
+        role: &'static str,
+        address: impl ToString,
+        metrics: Option<SocketAddr>,
+    ) -> Ready<'a> {
+        Ready { schema: READY, role, address: address.to_string(), metrics, socket: None }
+    }
+
+    /// The same where jobs find it by a socket of this host.
+    pub(crate) fn at(self, socket: &'a Path) -> Ready<'a> {
+        Ready { socket: Some(socket), ..self }
+    }
+}
+
+/// Runs a daemon until Ctrl-C, or until its data path ends. At `SIGHUP` it reads its files again.
 pub(crate) fn run<D: Daemon>(
     daemon: D,
     metrics: Option<SocketAddr>,
-    manner: &Manner,
+    options: &DaemonOptions,
+    renewal: &Renewal<'_, D>,
 ) -> Result<(), Failure> {
-    interrupt::listen();
+    interrupt::listen_as_daemon();
     let daemon = Arc::new(daemon);
     let serve_metrics = |bind| {
         let source = Arc::clone(&daemon);
@@ -90,8 +138,15 @@ pub(crate) fn run<D: Daemon>(
     };
     let endpoint = metrics.map(serve_metrics).transpose()?;
     let metrics = endpoint.as_ref().map(Endpoint::local_address);
-    announce(&Ready { role: D::ROLE, address: daemon.address(), metrics }, manner.json)?;
-    wait(&*daemon);
+    options.announce(&Ready::new(D::ROLE, daemon.address(), metrics))?;
+    let mut hang_ups = interrupt::hang_ups();
+    while !interrupt::is_asked() && daemon.is_running() {
+        pause();
+        if interrupt::hang_ups() != hang_ups {
+            hang_ups = interrupt::hang_ups();
+            renewal.run(&daemon);
+        }
+    }
     let summary = daemon.summary();
     drop(endpoint);
     // Whoever looked at the metrics has let go of it.
@@ -143,7 +198,7 @@ pub(crate) fn token(file: &Path) -> Result<String, Failure> {
 /// Warns the operator if other users of the machine can read a file.
 pub(crate) fn warn_of_exposure(file: &Path) {
     if let Some(exposure) = exposure(file) {
-        say(format_args!("warning: {exposure}"));
+        warn(exposure);
     }
 }
 
@@ -163,17 +218,6 @@ pub(crate) fn not_started(error: Error) -> Failure {
     }
 }
 
-/// Tells the operator, with the time.
-#[expect(clippy::disallowed_methods, reason = "operators want to know when")]
-pub(crate) fn say(text: impl Display) {
-    log::log(format_args!("{} {text}", humantime::format_rfc3339_millis(SystemTime::now())));
-}
-
-/// Prints the events of the library for the operator, from now on.
-pub(crate) fn say_events() {
-    thalweg::internal::listen(|event| say(&event.text));
-}
-
 /// Serves metrics until the endpoint is dropped.
 pub(crate) fn serve_metrics(
     bind: SocketAddr,
@@ -190,19 +234,8 @@ pub(crate) fn serve_metrics(
     Ok(endpoint)
 }
 
-/// Scripts wait for this line.
-fn announce(ready: &Ready, json: bool) -> Result<(), Failure> {
-    let line = if json {
-        serde_json::to_string(ready).map_err(|error| Failure::Ran(error.to_string()))?
-    } else {
-        format!("{} ready at {}", ready.role, ready.address)
-    };
-    files::print(&format!("{line}\n"))
-}
-
+/// Sleeps for as long as a daemon may take to notice a signal.
 #[expect(clippy::disallowed_methods, reason = "the program has nothing else to do")]
-fn wait(daemon: &impl Daemon) {
-    while !interrupt::is_asked() && daemon.is_running() {
-        std::thread::sleep(LOOK_EVERY);
-    }
+pub(crate) fn pause() {
+    std::thread::sleep(LOOK_EVERY);
 }

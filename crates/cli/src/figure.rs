@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use serde_json::Value;
 use thalweg_console::{Failure, files, interrupt};
 use thalweg_figures::{FigureError, Report, Settings, output};
 
@@ -65,7 +66,7 @@ pub(crate) fn figure(arguments: &FigureArguments) -> Result<(), Failure> {
     };
     let report = timed(|watch| thalweg_figures::run(figure, settings, watch))?;
     if arguments.json {
-        files::print(&format!("{}\n", output::json(&report)))?;
+        files::print(&format!("{}\n", document(&report)))?;
     } else {
         files::print(&output::text(&report, files::table_style()))?;
     }
@@ -82,15 +83,24 @@ fn write(folder: &Path, report: &Report) -> Result<(), Failure> {
         files::write(&folder.join(name), &svg)?;
     }
     let json = folder.join(format!("{}.json", report.name));
-    files::write(&json, format!("{:#}\n", output::json(report)))?;
+    files::write(&json, format!("{:#}\n", document(report)))?;
     files::write(&folder.join(format!("{}.csv", report.name)), output::csv(report))?;
     files::write(&folder.join("index.html"), output::page(report))
+}
+
+fn document(report: &Report) -> Value {
+    let mut document = output::json(report);
+    document["schema"] = "thalweg.figure/1".into();
+    document
 }
 
 fn list(json: bool) -> Result<(), Failure> {
     let figures = thalweg_figures::all();
     if json {
-        let list = output::list_json(figures).map_err(failure)?;
+        let mut list = output::list_json(figures).map_err(failure)?;
+        for entry in list.as_array_mut().into_iter().flatten() {
+            entry["schema"] = "thalweg.figure-entry/1".into();
+        }
         files::print(&format!("{list}\n"))
     } else {
         files::print(&output::list_text(figures, files::table_style()).map_err(failure)?)

@@ -1,12 +1,14 @@
 //! The `thalweg` program: thin commands over the libraries.
 //!
 //! Numbers for programs go to standard output, everything else to standard error. Exit codes: 0 done,
-//! 1 it ran and failed, 2 bad input, 130 interrupted.
+//! 1 it ran and failed, 2 bad input, 130 interrupted; `agent run` ends with that of its program.
 
 mod agent;
 mod daemon;
 mod figure;
 mod groups;
+#[cfg(test)]
+mod guides;
 mod jobs;
 mod lab;
 mod nccl;
@@ -173,7 +175,7 @@ fn main() -> ExitCode {
     let exit_code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            log::log(format_args!("thalweg: {failure}"));
+            daemon::fail(&failure);
             failure.exit_code()
         }
     };

@@ -188,6 +188,7 @@ fn layer_costs(model: &Model, costs: &[LossCost]) -> Vec<LayerCost> {
 fn document(model: &Model, plan: &Plan, classes: Classes) -> Value {
     let queues: Vec<Value> = plan.queues.iter().map(|own| queue_document(model, own)).collect();
     let mut document = json!({
+        "schema": "thalweg.plan/1",
         "model": model.name(),
         "control": {
             "priority": CONTROL_PRIORITY,

@@ -43,10 +43,11 @@ replaced while jobs run. Packets show by one bit, the last one of the secret, wh
 const NEW_EXAMPLES: &str = "\
 Replace a secret while jobs run:
   thalweg secret new --after secret --out next      one that can be used beside the old one
-  cat secret next > both                            1. start all switches again with this file
-  cat next secret > both-new-first                  2. then all servers with this one: new jobs use the new secret
+  cat secret next > both                            1. give this file to all switches
+  cat next secret > both-new-first                  2. then this one to all servers: new jobs use the new secret
   (wait until the jobs that ran before have ended)
-                                                    3. then all switches and servers with `next` alone";
+                                                    3. then `next` alone to all switches and servers
+They read the file of --secret-file again at SIGHUP, or when they are started again.";
 
 /// Makes a secret.
 pub(crate) fn secret(command: &SecretCommand) -> Result<(), Failure> {

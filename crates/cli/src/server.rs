@@ -12,7 +12,7 @@ use thalweg_core::Bytes;
 use thalweg_net::descriptors;
 use thalweg_report::format::format_count;
 
-use crate::daemon::{self, Daemon, Manner};
+use crate::daemon::{self, Daemon, DaemonOptions, Renewal};
 
 /// Where a server is reached if nobody says otherwise.
 const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_808);
@@ -22,7 +22,7 @@ const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOS
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServerArguments {
     #[command(flatten)]
-    manner: Manner,
+    options: DaemonOptions,
     #[command(flatten)]
     settings: Settings,
 }
@@ -89,7 +89,7 @@ struct Settings {
 const EXAMPLES: &str = "\
 A server that is started again goes on where it was: the ranks of a job tell it. When it is ready it
 prints `server ready at ADDR`; what happens to jobs it says on standard error. Ctrl-C or SIGTERM ends
-it, with exit code 0.
+it, with exit code 0. At SIGHUP it reads --secret-file and --token-file again, while jobs go on.
 
 Beyond loopback ranks need a token. `thalweg token new` makes one for some jobs with the secret of the cluster; the
 server needs no list of them. A token of --token-file is for clusters that trust all of their users: it opens all jobs.
@@ -105,7 +105,8 @@ Examples:
 
 /// Runs it.
 pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
-    let file: Settings = arguments.manner.settings()?;
+    arguments.options.begin();
+    let file: Settings = arguments.options.settings()?;
     let flags = &arguments.settings;
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
     let path = |flag: &Option<PathBuf>, file: &Option<PathBuf>| flag.clone().or(file.clone());
@@ -130,11 +131,43 @@ pub(crate) fn server(arguments: &ServerArguments) -> Result<(), Failure> {
     daemon::say_events();
     // Connections have what the system allows, not what it begins with. The limits follow from what is there.
     if let Err(error) = descriptors::raise_limit() {
-        daemon::say(format!("the number of open files stays as it is: {error}"));
+        daemon::warn(format!("the number of open files stays as it is: {error}"));
     }
     let server = ServerDaemon::start(&config).map_err(daemon::not_started)?;
-    server.warnings().iter().for_each(daemon::say);
-    daemon::run(server, flags.metrics.or(file.metrics), &arguments.manner)
+    server.warnings().iter().for_each(daemon::warn);
+    let renewal = renewal(&config, secret_file, token_file(flags, &file));
+    daemon::run(server, flags.metrics.or(file.metrics), &arguments.options, &renewal)
+}
+
+/// Reads the secret and the shared token again.
+// spec: T-06
+fn renewal(
+    config: &ServerDaemonConfig,
+    secret_file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+) -> Renewal<'_, ServerDaemon> {
+    let read = [("--secret-file", secret_file.is_some()), ("--token-file", token_file.is_some())];
+    let has_tls = config.tls.is_some();
+    let renew = move |server: &ServerDaemon| {
+        let secrets = secret_file.as_deref().map(daemon::read).transpose()?;
+        let token = token_file.as_deref().map(daemon::token).transpose()?;
+        let secrets = secrets.unwrap_or(config.secrets);
+        let token = token.or_else(|| config.token.clone());
+        server.replace_credentials(secrets, token).map_err(daemon::not_started)
+    };
+    Renewal {
+        renew: Box::new(renew),
+        read: daemon::flags(read),
+        kept: daemon::flags([("--tls-cert", has_tls), ("--tls-key", has_tls)]),
+    }
+}
+
+/// The file of the shared token, where that is not given itself.
+fn token_file(flags: &Settings, file: &Settings) -> Option<PathBuf> {
+    let has_token =
+        |settings: &&Settings| settings.token.is_some() || settings.token_file.is_some();
+    let given = [flags, file].into_iter().find(has_token)?;
+    given.token_file.clone().filter(|_| given.token.is_none())
 }
 
 fn resolve(text: &String) -> Result<SocketAddr, Failure> {

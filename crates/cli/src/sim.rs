@@ -19,6 +19,10 @@ use progress::Bar;
 /// Events between two looks at the clock and at Ctrl-C.
 const EVENTS_PER_LOOK: u64 = 100_000;
 
+/// Name and version of the JSON document of one run, and of that of a sweep.
+pub(crate) const SCHEMA: &str = "thalweg.sim/1";
+const SWEEP_SCHEMA: &str = "thalweg.sim-sweep/1";
+
 /// What `thalweg sim` takes.
 #[derive(Args)]
 #[command(after_long_help = SIM_HELP)]
@@ -29,7 +33,7 @@ pub(crate) struct SimArguments {
     /// file's sweep]
     #[arg(long)]
     seed: Option<u64>,
-    /// Print one JSON document instead of tables
+    /// Print one JSON document instead of tables: `thalweg.sim/1` of one run, `thalweg.sim-sweep/1` of a sweep
     #[arg(long)]
     json: bool,
     /// Write report.html, result.json, flows.csv and jobs.csv into this folder
@@ -77,7 +81,8 @@ fn sim_one(arguments: &SimArguments, variant: &Variant, text: &str) -> Result<()
     bar.finish();
     let Variant { scenario, .. } = variant;
     if arguments.json {
-        let json = with_speed(output::json::outcome(scenario, &outcome), &outcome, wall);
+        let mut json = with_speed(output::json::outcome(scenario, &outcome), &outcome, wall);
+        json["schema"] = SCHEMA.into();
         files::print(&format!("{json}\n"))?;
     } else {
         let table = output::text::outcome(scenario, &outcome, files::table_style());
@@ -114,7 +119,7 @@ fn sim_many(arguments: &SimArguments, variants: &[Variant], text: &str) -> Resul
             run["variant"] = variant.label.clone().into();
             with_speed(run, outcome, *wall)
         });
-        let json = json!({ "runs": runs.collect::<Vec<_>>() });
+        let json = json!({ "schema": SWEEP_SCHEMA, "runs": runs.collect::<Vec<_>>() });
         files::print(&format!("{json}\n"))?;
     } else {
         let title = variants[0].scenario.title();

@@ -15,7 +15,7 @@ use thalweg_core::Bytes;
 use thalweg_report::format::{format_count, format_percent};
 
 use self::tables::Tables;
-use crate::daemon::{self, Daemon, Manner};
+use crate::daemon::{self, Daemon, DaemonOptions, Renewal};
 use thalweg::metrics;
 
 /// Where a switch is reached if nobody says otherwise.
@@ -26,7 +26,7 @@ const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOS
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SwitchArguments {
     #[command(flatten)]
-    manner: Manner,
+    options: DaemonOptions,
     /// Do nothing but keep load tables, for a switch that can only forward; needs --pacing
     #[arg(long)]
     emulate: bool,
@@ -108,7 +108,8 @@ impl Settings {
 
 const EXAMPLES: &str = "\
 A switch keeps nothing that cannot be lost: start it again at any time, and jobs go on. When it is ready
-it prints `switch ready at ADDR`. Ctrl-C or SIGTERM ends it, with exit code 0.
+it prints `switch ready at ADDR`. Ctrl-C or SIGTERM ends it, with exit code 0. At SIGHUP it reads
+--secret-file and --token-file again, while jobs go on.
 
 Examples:
   thalweg switch
@@ -128,11 +129,13 @@ Examples:
 
 /// Runs it.
 pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
-    let file: Settings = arguments.manner.settings()?;
+    arguments.options.begin();
+    let file: Settings = arguments.options.settings()?;
     let flags = &arguments.settings;
     let secret_file = flags.secret_file.as_ref().or(file.secret_file.as_ref());
     let own_secrets = secret_file.map(|path| daemon::read(path)).transpose()?;
-    let tables = flags.tables.or(&file.tables_in_file()).start(own_secrets)?;
+    let settings = flags.tables.or(&file.tables_in_file());
+    let tables = settings.start(own_secrets)?;
     if let Some(tables) = &tables {
         daemon::say(format_args!("load tables at {}", tables.local_address()));
     }
@@ -140,7 +143,8 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
         let tables = tables.ok_or_else(|| {
             Failure::Usage("--emulate needs --pacing ADDR: where agents find the tables".into())
         })?;
-        return daemon::run(tables, flags.metrics.or(file.metrics), &arguments.manner);
+        let renewal = tables_renewal(&settings, secret_file);
+        return daemon::run(tables, flags.metrics.or(file.metrics), &arguments.options, &renewal);
     }
     let bind = flags.bind.or(file.bind).unwrap_or(BIND);
     if bind.is_ipv6() {
@@ -165,7 +169,44 @@ pub(crate) fn switch(arguments: &SwitchArguments) -> Result<(), Failure> {
         daemon::say(format_args!("{share} of all packets are lost on purpose (--loss)"));
     }
     let whole = Whole { switch, tables };
-    daemon::run(whole, flags.metrics.or(file.metrics), &arguments.manner)
+    let renewal = renewal(&settings, secret_file);
+    daemon::run(whole, flags.metrics.or(file.metrics), &arguments.options, &renewal)
+}
+
+/// Reads the secret, and the token of load tables, again.
+// spec: T-06
+fn renewal<'a>(settings: &'a Tables, secret_file: Option<&'a PathBuf>) -> Renewal<'a, Whole> {
+    let renew = move |whole: &Whole| {
+        let secrets = secret_file.map(|path| daemon::read(path)).transpose()?;
+        if let Some(tables) = &whole.tables {
+            settings.renew(tables, secrets)?;
+        }
+        let replace = |secrets| whole.switch.replace_secrets(secrets);
+        secrets.map_or(Ok(()), replace).map_err(daemon::not_started)
+    };
+    let Renewal { read, kept, .. } = tables_renewal(settings, secret_file);
+    Renewal { renew: Box::new(renew), read, kept }
+}
+
+/// The same of a switch that only keeps tables.
+fn tables_renewal<'a>(
+    settings: &'a Tables,
+    secret_file: Option<&'a PathBuf>,
+) -> Renewal<'a, PacingService> {
+    let renew = move |tables: &PacingService| {
+        let secrets = secret_file.map(|path| daemon::read(path)).transpose()?;
+        settings.renew(tables, secrets)
+    };
+    let has_token = settings.token_file.is_some();
+    let has_tls = settings.tls_cert.is_some();
+    Renewal {
+        renew: Box::new(renew),
+        read: daemon::flags([
+            ("--secret-file", secret_file.is_some()),
+            ("--token-file", has_token),
+        ]),
+        kept: daemon::flags([("--tls-cert", has_tls), ("--tls-key", has_tls)]),
+    }
 }
 
 /// A switch, and the load tables that it may keep.

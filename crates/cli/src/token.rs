@@ -28,6 +28,9 @@ A token is worth what it opens to everybody who has it, until it expires. Give r
 control channel (`thalweg server --tls-cert`), or others can read and use it. A job that outlives its token goes on until a
 rank has to connect again: make it valid for longer than the job.";
 
+/// Name and version of the JSON document.
+const SCHEMA: &str = "thalweg.token/1";
+
 /// Commands of `thalweg token`.
 #[derive(Subcommand)]
 pub(crate) enum TokenCommand {
@@ -96,6 +99,7 @@ pub(crate) struct ShowArguments {
 /// The claims of a token, for people and programs.
 #[derive(Serialize)]
 struct Shown<'a> {
+    schema: &'static str,
     id: String,
     role: String,
     jobs: &'a str,
@@ -154,6 +158,7 @@ fn show(arguments: &ShowArguments) -> Result<(), Failure> {
     });
     let expires = UNIX_EPOCH.checked_add(Duration::from_secs(token.expires.min(253_402_300_799)));
     let shown = Shown {
+        schema: SCHEMA,
         id: format!("{:016x}", token.id),
         role: token.role.to_string(),
         jobs: token.jobs.as_str(),
@@ -206,6 +211,7 @@ mod tests {
     #[test]
     fn a_token_is_explained_in_words() {
         let shown = |expires_in_s| Shown {
+            schema: SCHEMA,
             id: "5".into(),
             role: "operator".into(),
             jobs: "a*",

@@ -77,6 +77,7 @@ fn a_quick_demo_is_as_it_should_be() {
         demo(&["--quick", "--json", "--out", &folder.path("out")]).output().expect("it starts");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let verdict: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    assert_eq!(verdict["schema"], "thalweg.demo/1");
     assert_eq!(verdict["ok"], true);
     assert_eq!(verdict["problems"], Value::Array(Vec::new()));
     let tenants = verdict["tenants"].as_array().expect("tenants");

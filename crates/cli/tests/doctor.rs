@@ -1,6 +1,7 @@
 //! `thalweg doctor` as a user meets it: on loopback, and in labs with a fault each.
 
 use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -130,15 +131,32 @@ fn mistakes_are_explained() {
 
 /// Findings about the path between the two hosts of a lab, which `spoil` has made worse.
 fn in_lab(spec: &Spec, spoil: impl FnOnce(&Lab), options: &[&str]) -> Option<Vec<[String; 4]>> {
+    in_lab_at(spec, spoil, options, None)
+}
+
+/// The same to another address of the second host.
+fn in_lab_at(
+    spec: &Spec,
+    spoil: impl FnOnce(&Lab),
+    options: &[&str],
+    peer: Option<Ipv4Addr>,
+) -> Option<Vec<[String; 4]>> {
     let lab = build_or_skip(spec)?;
     spoil(&lab);
     let mut answer = Command::new(PROGRAM);
     lab.host(1).enter(&mut answer);
-    let peer = Answering::start(&mut answer, &format!("{}:4880", lab.host(1).address()));
+    let bind = peer.unwrap_or(lab.host(1).address());
+    let peer = Answering::start(&mut answer, &format!("{bind}:4880"));
     let mut ask = Command::new(PROGRAM);
     lab.host(0).enter(&mut ask);
     ask.args(["doctor", "--json", &peer.address]).args(options);
     Some(findings(&ask.output().expect("the program starts")))
+}
+
+/// Advice for a problem.
+fn advice<'a>(findings: &'a [[String; 4]], problem: &str) -> &'a str {
+    let is_problem = |[check, state, ..]: &&[String; 4]| check == problem && state == "problem";
+    &findings.iter().find(is_problem).expect("a problem")[3]
 }
 
 fn spec() -> Spec {
@@ -181,12 +199,30 @@ fn losses_of_one_per_cent_are_found_in_both_directions() {
     let spec = Spec { loss: 0.01, per_packet: true, ..spec() };
     let Some(findings) = in_lab(&spec, |_| (), &["--no-rate"]) else { return };
     assert_eq!(problems(&findings), ["loss"], "{findings:?}");
+    let advice = advice(&findings, "loss");
+    assert!(advice.contains("`ip -s link show dev ") && advice.contains("queue"), "{advice}");
+}
+
+#[test]
+fn hosts_of_two_networks_reach_each_other_and_share_no_cluster() {
+    let other = Ipv4Addr::new(10, 78, 0, 2);
+    // Both networks are behind the interfaces of both hosts.
+    let spoil = |lab: &Lab| {
+        lab.host(0).add_address(lab.host(0).address(), 8).expect("an address");
+        lab.host(1).add_address(other, 8).expect("an address");
+    };
+    let Some(findings) = in_lab_at(&spec(), spoil, &["--no-rate"], Some(other)) else { return };
+    assert_eq!(problems(&findings), ["cluster"], "{findings:?}");
+    let advice = advice(&findings, "cluster");
+    assert!(advice.contains("one /16 network, such as 10.77.x.y"), "{advice}");
 }
 
 #[test]
 fn a_slow_link_is_found() {
     let Some(findings) = in_lab(&spec(), |_| (), &["--rate", "1gbit"]) else { return };
     assert_eq!(problems(&findings), ["rate"], "{findings:?}");
+    let advice = advice(&findings, "rate");
+    assert!(advice.contains("`ethtool ") && advice.contains("`tc qdisc show dev "), "{advice}");
 }
 
 #[test]
@@ -194,6 +230,9 @@ fn a_firewall_before_the_ports_of_sessions_is_found() {
     let spoil = |lab: &Lab| lab.host(1).close_udp_but(4_880).expect("a firewall");
     let Some(findings) = in_lab(&spec(), spoil, &["--no-rate"]) else { return };
     assert_eq!(problems(&findings), ["ports"], "{findings:?}");
+    let advice = advice(&findings, "ports");
+    let rule = "`nft insert rule inet filter input ip saddr 10.77.0.1 meta l4proto udp accept`";
+    assert!(advice.contains("on 10.77.0.2 allow UDP") && advice.contains(rule), "{advice}");
 }
 
 #[test]
@@ -202,6 +241,8 @@ fn a_firewall_before_everything_differs_from_a_host_that_is_down() {
     let Some(findings) = in_lab(&spec(), spoil, &["--no-rate"]) else { return };
     assert_eq!(problems(&findings), ["answers"], "{findings:?}");
     assert!(findings[1][2].ends_with("UDP to port 4880 is dropped: a firewall"), "{findings:?}");
+    let rules = "on 10.77.0.2: `nft list ruleset` or `iptables -S`, and allow UDP";
+    assert!(advice(&findings, "answers").starts_with(rules), "{findings:?}");
     let down = |lab: &Lab| lab.host(1).take_down().expect("a link");
     let Some(findings) = in_lab(&spec(), down, &["--no-rate"]) else { return };
     assert!(

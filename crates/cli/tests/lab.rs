@@ -265,6 +265,7 @@ fn a_benchmark_in_two_racks_sums_at_both_switches() {
     }
     assert_eq!(output.status.code(), Some(0), "{details}");
     let outcomes: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(outcomes[0]["schema"], "thalweg.bench-allreduce/1");
     assert_eq!((&outcomes[0]["exact"], &outcomes[0]["racks"]), (&true.into(), &2.into()));
     // Three all-reduces, the first of them not measured, of 131,072 values in packets of 352.
     let fragments = 3 * 131_072_u64.div_ceil(352);

@@ -78,6 +78,7 @@ fn what_is_learned_bounds_flows() {
 
     let json = thalweg(&[&eval[..], &["--json"]].concat());
     let document: Value = serde_json::from_slice(&json.stdout).expect("one JSON document");
+    assert_eq!(document["schema"], "thalweg.predict-eval/1");
     assert_eq!(document["known"], 400);
     assert_eq!(document["unknown"], 1, "nobody else went there");
     assert_eq!(document["bounded_share"], 1.0);
@@ -97,6 +98,7 @@ fn the_same_seed_gives_the_same_file() {
         let train = ["predict", "train", "--input", &input, "--out", &model, "--json"];
         let output = thalweg(&[&train[..], more].concat());
         let document: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+        assert_eq!(document["schema"], "thalweg.predict-train/1");
         assert_eq!(document["flows"], 200);
         std::fs::read(model).unwrap()
     };

@@ -89,6 +89,35 @@ fn json_is_one_document_and_the_seed_decides_it() {
     assert_ne!(first["digest"], run("8")["digest"]);
 }
 
+/// Documents of daemons and benchmarks have their schema in the tests of these.
+#[test]
+fn documents_have_a_name_and_a_version() {
+    let folder = Folder::new("documents");
+    let file = folder.file("small.toml", SMALL);
+    let sweep = folder.file("sweep.toml", &format!("{SMALL}\n[sweep]\nseeds = [1, 2]\n"));
+    let secret = folder.file("secret", &"5".repeat(32));
+    let token = thalweg(&["token", "new", "--secret-file", &secret, "--job", "a"]);
+    let token = text(&token.stdout);
+    let cases: [(&[&str], &str); 8] = [
+        (&["sim", &file, "--json"], "thalweg.sim/1"),
+        (&["sim", &sweep, "--json"], "thalweg.sim-sweep/1"),
+        (&["figure", "atp-table1", "--quick", "--json"], "thalweg.figure/1"),
+        (&["figure", "--list", "--json"], "thalweg.figure-entry/1"),
+        (&["plan", "--layers", "resnet50"], "thalweg.plan/1"),
+        (&["plan", "--for", "flows", "--mark", "97500B"], "thalweg.plan-flows/1"),
+        (&["token", "show", token.trim(), "--json"], "thalweg.token/1"),
+        (&["bench", "aggregate", "--rounds", "1", "--json"], "thalweg.bench-aggregate/1"),
+    ];
+    for (arguments, schema) in cases {
+        let output = thalweg(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).expect("one document");
+        let entries = document.as_array().cloned().unwrap_or_else(|| vec![document]);
+        let of_others = entries.iter().find(|entry| entry["schema"] != schema);
+        assert_eq!((of_others, entries.is_empty()), (None, false), "{arguments:?}");
+    }
+}
+
 #[test]
 fn out_holds_a_page_json_and_one_line_a_flow() {
     let folder = Folder::new("out");
@@ -111,7 +140,7 @@ fn out_holds_a_page_json_and_one_line_a_flow() {
     assert!(page.contains("<svg") && page.contains("Four hosts"));
     let json: Value =
         serde_json::from_str(&read(Path::new(&out).join("result.json"))).expect("JSON");
-    assert_eq!(json["flows"], 4);
+    assert_eq!((&json["schema"], &json["flows"]), (&"thalweg.sim/1".into(), &4.into()));
 }
 
 #[test]

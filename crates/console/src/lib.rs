@@ -1,4 +1,4 @@
-//! Helpers that all commands of the program share: failures and exit codes, files, Ctrl-C, the log, the end of a parent.
+//! Helpers that all commands of the program share: failures and exit codes, files, signals, the log, the end of a parent.
 //!
 //! Numbers for programs go to standard output, everything else to standard error. Exit codes: 0 done,
 //! 1 it ran and failed, 2 bad input, 130 interrupted.

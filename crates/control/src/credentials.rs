@@ -4,7 +4,7 @@
 use std::fmt;
 use std::hint;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use thalweg_wire::tag::Secret;
@@ -58,6 +58,33 @@ pub(crate) struct Checked {
     verifier: TokenVerifier,
     is_open: bool,
     clock: WallClock,
+}
+
+/// Credentials that are in force, for all who check callers. They can be replaced while a service runs.
+#[derive(Clone, Debug)]
+pub(crate) struct InForce(Arc<RwLock<Checked>>);
+
+impl InForce {
+    pub(crate) fn new(checked: Checked) -> InForce {
+        InForce(Arc::new(RwLock::new(checked)))
+    }
+
+    /// Replaces them by others, unless those would let in everybody.
+    pub(crate) fn replace(
+        &self,
+        credentials: &Credentials,
+        bind: SocketAddr,
+    ) -> Result<(), ServiceError> {
+        let checked = Checked::new(credentials, bind)?;
+        // They are replaced as a whole, whichever thread has panicked.
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = checked;
+        Ok(())
+    }
+
+    /// Finds out who calls, from the header that it shows.
+    pub(crate) fn caller(&self, shown: Option<&[u8]>, from: IpAddr) -> Result<Caller, Denial> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).caller(shown, from)
+    }
 }
 
 /// Why a caller is not let in.
@@ -173,6 +200,22 @@ mod tests {
     fn signed(secret: &Secret) -> String {
         let jobs = Pattern::new("a").unwrap();
         Token { id: 3, role: Role::Tenant, jobs, ranks_max: 1, expires: 100 }.sign(secret)
+    }
+
+    // spec: E-04 machine
+    #[test]
+    fn credentials_are_replaced_for_all_unless_they_are_none() {
+        let bind = "192.0.2.1:0".parse().unwrap();
+        let in_force = InForce::new(Checked::new(&shared("first"), bind).unwrap());
+        let other = in_force.clone();
+        let opens = |shown: &str| other.caller(Some(shown.as_bytes()), NOWHERE).is_ok();
+        assert!(opens("Bearer first"));
+        for none in [Credentials::default(), shared(""), shared("é")] {
+            assert!(in_force.replace(&none, bind).is_err(), "{none:?}");
+            assert!(opens("Bearer first"), "those before stay in force");
+        }
+        in_force.replace(&shared("second"), bind).unwrap();
+        assert!(opens("Bearer second") && !opens("Bearer first"));
     }
 
     #[test]

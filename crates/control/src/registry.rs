@@ -244,7 +244,7 @@ impl Registry {
                 switch: config.switch,
                 network,
             },
-            prover: Prover::new(&config.secrets.all().collect::<Vec<_>>()),
+            prover: prover(config.secrets),
             secrets: config.secrets,
             budgets: config.budgets,
             // A tenant's trees are limited by its jobs and their memory, and keep out no job of another.
@@ -275,6 +275,13 @@ impl Registry {
     /// The next thing to be done.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Replaces the secrets of the cluster. Jobs whose secret is still there keep it.
+    // spec: T-06
+    pub fn replace_secrets(&mut self, secrets: Secrets) {
+        self.prover = prover(secrets);
+        self.secrets = secrets;
     }
 
     /// How many jobs there are.
@@ -759,6 +766,10 @@ impl Registry {
     fn note(&mut self, text: String) {
         self.actions.push_back(Action::Note(text));
     }
+}
+
+fn prover(secrets: Secrets) -> Prover {
+    Prover::new(&secrets.all().collect::<Vec<_>>())
 }
 
 /// Returns whether a node can have this number: its port begins a block.

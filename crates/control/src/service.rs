@@ -33,7 +33,7 @@ use self::shell::Shell;
 use crate::access::{WINDOW_BYTES, chain};
 use crate::budget::{Budgets, Refused};
 use crate::clock::Clock;
-use crate::credentials::{Checked, Credentials};
+use crate::credentials::{Checked, Credentials, InForce};
 use crate::plane::DataPlane;
 use crate::registry::{Listing, Registry, RegistryConfig};
 use crate::v1::control_server::ControlServer;
@@ -157,6 +157,7 @@ pub enum ServiceError {
 pub struct Service {
     local_address: SocketAddr,
     errands: mpsc::UnboundedSender<Errand>,
+    credentials: InForce,
     refused: Refused,
     warnings: Vec<String>,
     /// Dropped to stop.
@@ -173,7 +174,7 @@ impl Service {
         let ServiceConfig { bind, credentials, budgets, tls, .. } = &config;
         let ground = Ground::prepare(*bind, credentials, budgets, tls.as_ref())?;
         let (local_address, refused) = (ground.local_address, ground.guard.refused.clone());
-        let warnings = ground.guard.credentials.warnings(local_address, tls.is_some());
+        let (warnings, credentials) = (ground.warnings.clone(), ground.guard.credentials.clone());
         let (errands, errands_in) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel();
         let shell = shell(config, plane, errands.clone(), &ground.guard);
@@ -181,7 +182,25 @@ impl Service {
         let thread = thread::Builder::new().name("thalweg-control".into()).spawn(body);
         let thread = thread.map_err(ServiceError::Thread)?;
         let (stop, thread) = (Some(stop), Some(thread));
-        Ok(Service { local_address, errands, refused, warnings, stop, thread })
+        Ok(Service { local_address, errands, credentials, refused, warnings, stop, thread })
+    }
+
+    /// Replaces the credentials that clients need, and the secrets that keys follow from. Jobs and connections that are
+    /// there stay.
+    ///
+    /// # Errors
+    ///
+    /// Credentials that a service would not start with. Then those before stay in force.
+    // spec: E-04, T-06
+    pub fn replace_credentials(
+        &self,
+        credentials: &Credentials,
+        secrets: Secrets,
+    ) -> Result<(), ServiceError> {
+        self.credentials.replace(credentials, self.local_address)?;
+        // A service that has ended needs none.
+        let _ = self.errands.send(Errand::Secrets(secrets));
+        Ok(())
     }
 
     /// Lines for the operator about credentials that open more than they need to.
@@ -288,6 +307,8 @@ pub(crate) struct Ground {
     stage: Stage,
     pub(crate) local_address: SocketAddr,
     pub(crate) guard: Guard,
+    /// Lines for the operator about its credentials.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What a service is served with.
@@ -328,10 +349,12 @@ impl Ground {
         let clock = Clock::start();
         let meter = SharedMeter::new(Meter::new(budgets.calls, clock.now()));
         let refused = Refused::default();
+        let warnings = credentials.warnings(local_address, tls.is_some());
+        let credentials = InForce::new(credentials);
         let guard = Guard { credentials, meter, refused, clock, is_for_operators: false };
         let connections = Connections::new(budgets.connections);
         let stage = Stage { builder, listener, guard: guard.clone(), connections };
-        Ok(Ground { runtime, stage, local_address, guard })
+        Ok(Ground { runtime, stage, local_address, guard, warnings })
     }
 
     /// Runs a service on this thread until it ends.

@@ -112,6 +112,7 @@ pub(super) fn json(outcome: &Outcome) -> Value {
         })
     });
     json!({
+        "schema": "thalweg.demo/1",
         "tenants": tenants.collect::<Vec<_>>(),
         "comparison": comparison.collect::<Vec<_>>(),
         "switch": {

@@ -23,8 +23,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The line of an answering process that is ready.
 #[derive(Serialize)]
 struct Ready {
+    schema: &'static str,
     role: &'static str,
     address: SocketAddr,
+    /// It serves none.
+    metrics: Option<SocketAddr>,
 }
 
 /// Answers until Ctrl-C.
@@ -43,7 +46,7 @@ pub fn run(bind: SocketAddr, is_json: bool) -> Result<(), Failure> {
     let (main, session) = (open(bind)?, open(SocketAddr::new(bind.ip(), 0))?);
     let address = main.local_address();
     let session_port = session.local_address().port();
-    let ready = Ready { role: "doctor", address };
+    let ready = Ready { schema: "thalweg.ready/1", role: "doctor", address, metrics: None };
     let line = match is_json {
         true => serde_json::to_string(&ready).map_err(Failure::ran)?,
         false => format!("answering at {address} until Ctrl-C"),

@@ -94,6 +94,12 @@ impl Place {
         self.run(|| link::set_mtu(&mut open()?, self.index, mtu_bytes))?
     }
 
+    /// Gives its interface another address, of a network with this prefix that lies behind the interface.
+    pub fn add_address(&self, address: Ipv4Addr, prefix_bits: u8) -> Result<(), LabError> {
+        let open = || Netlink::open().map_err(|error| NETLINK.refused(error));
+        self.run(|| link::add_address(&mut open()?, self.index, address, prefix_bits))?
+    }
+
     /// Takes its link down for the rest of its life, as when a host dies or a cable is pulled: nothing that it sends
     /// leaves it, and nothing reaches it.
     pub fn take_down(&self) -> Result<(), LabError> {

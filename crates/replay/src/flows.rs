@@ -102,6 +102,7 @@ pub fn flows(arguments: &FlowsArguments) -> Result<(), Failure> {
         return files::print(&results::table(&runs));
     }
     let document = json!({
+        "schema": "thalweg.bench-flows/1",
         "hosts": arguments.hosts,
         "rate_bps": arguments.rate.as_bps(),
         "load": arguments.load,

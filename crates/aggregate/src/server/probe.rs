@@ -36,6 +36,10 @@ impl Probes {
         Probes { me, key, waiting: VecDeque::new() }
     }
 
+    pub(super) fn replace_secret(&mut self, secret: &Secret) {
+        self.key = Some(Key::derive(secret, PROBE_JOB, PROBE_EPOCH));
+    }
+
     pub(super) fn push(&mut self, path: SwitchPath, body_bytes: u16) {
         if self.waiting.len() < PROBES_MAX {
             self.waiting.push_back((path, body_bytes));

@@ -41,6 +41,11 @@ impl Keyring {
         Keyring { secrets, keys: [None; PLACES] }
     }
 
+    /// Derives keys from these secrets from now on.
+    pub(super) fn replace(&mut self, secrets: Secrets) {
+        *self = Keyring::new(secrets);
+    }
+
     /// Returns the key of the job if the packet is sealed as its kind has to be. `None` if it is forged, or its body has
     /// another length, or no secret is of its generation.
     #[inline]

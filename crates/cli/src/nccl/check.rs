@@ -102,6 +102,7 @@ struct Plugin {
 /// The result of a check.
 #[derive(Debug, Serialize)]
 struct Report {
+    schema: &'static str,
     library: String,
     ranks: u16,
     bytes: u32,
@@ -134,6 +135,7 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     };
     let switch_completed = daemons.as_ref().and_then(completed);
     let report = Report {
+        schema: "thalweg.nccl-check/1",
         library,
         ranks: arguments.ranks,
         bytes: arguments.bytes,

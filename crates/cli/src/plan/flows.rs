@@ -31,5 +31,5 @@ fn document(mark: u64) -> Value {
         })
     };
     let queues: Vec<Value> = (0..PRIORITIES as u8).map(queue).collect();
-    json!({ "order": "strict", "queues": queues })
+    json!({ "schema": "thalweg.plan-flows/1", "order": "strict", "queues": queues })
 }

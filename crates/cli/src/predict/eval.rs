@@ -96,6 +96,7 @@ impl Evaluation {
             (class.name().to_owned(), values)
         };
         json!({
+            "schema": "thalweg.predict-eval/1",
             "flows": summary.known + summary.unknown,
             "unfinished": self.unfinished,
             "known": summary.known,

@@ -32,6 +32,7 @@ pub(super) fn show(arguments: &ShowArguments) -> Result<(), Failure> {
     let (forest, options) = (model.forest(), model.options());
     if arguments.json {
         let document = json!({
+            "schema": "thalweg.predict-show/1",
             "trees": forest.trees(),
             "nodes": forest.nodes(),
             "samples": forest.samples(),

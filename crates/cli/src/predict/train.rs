@@ -59,6 +59,7 @@ pub(super) fn train(arguments: &TrainArguments) -> Result<(), Failure> {
     let forest = model.forest();
     if arguments.json {
         let document = json!({
+            "schema": "thalweg.predict-train/1",
             "input": arguments.input,
             "out": arguments.out,
             "flows": flows.len(),

@@ -10,6 +10,8 @@ use thalweg_report::table::Table;
 use thalweg_scenario::sweep::Variant;
 use thalweg_scenario::{JobRecord, Outcome, SizeClass, output};
 
+use super::SCHEMA;
+
 /// Writes report, JSON and CSVs of one run into a folder.
 pub(crate) fn run(
     folder: &Path,
@@ -19,6 +21,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let Variant { scenario, label, .. } = variant;
     let mut json = output::json::outcome(scenario, outcome);
+    json["schema"] = SCHEMA.into();
     if !label.is_empty() {
         json["variant"] = label.clone().into();
     }

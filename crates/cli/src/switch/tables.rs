@@ -74,11 +74,7 @@ impl Tables {
                 "--pacing without links: say which there are with --hosts or --link".into(),
             ));
         }
-        let credentials = Credentials {
-            shared: self.token_file.as_deref().map(daemon::token).transpose()?,
-            secrets: secrets.map(|secrets| secrets.all().collect()).unwrap_or_default(),
-            ..Credentials::default()
-        };
+        let credentials = self.credentials(secrets)?;
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
         let config = PacingConfig {
             bind,
@@ -90,6 +86,23 @@ impl Tables {
         };
         let service = PacingService::start(config);
         service.map(Some).map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    /// Reads the token again, and verifies operators' tokens with these secrets from now on.
+    pub(super) fn renew(
+        &self,
+        service: &PacingService,
+        secrets: Option<Secrets>,
+    ) -> Result<(), Failure> {
+        service.replace_credentials(&self.credentials(secrets)?).map_err(Failure::usage)
+    }
+
+    fn credentials(&self, secrets: Option<Secrets>) -> Result<Credentials, Failure> {
+        Ok(Credentials {
+            shared: self.token_file.as_deref().map(daemon::token).transpose()?,
+            secrets: secrets.map(|secrets| secrets.all().collect()).unwrap_or_default(),
+            ..Credentials::default()
+        })
     }
 }
 

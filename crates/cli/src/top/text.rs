@@ -49,7 +49,13 @@ pub(super) fn tables(picture: &Picture) -> String {
 pub(super) fn json(picture: &Picture, interval: Duration) -> String {
     let Picture { daemons, jobs } = picture;
     let interval_s = interval.as_secs_f64();
-    format!("{}\n", json!({ "interval_s": interval_s, "daemons": daemons, "jobs": jobs }))
+    let document = json!({
+        "schema": "thalweg.top/1",
+        "interval_s": interval_s,
+        "daemons": daemons,
+        "jobs": jobs,
+    });
+    format!("{document}\n")
 }
 
 /// One cell a header.

@@ -24,7 +24,9 @@ fn ready_is_a_document_for_programs() {
     let quiet = Daemon::start("switch", &["--json"]);
     let ready: Value = serde_json::from_str(&quiet.ready).expect("JSON");
     let address = ready["address"].as_str().expect("an address");
-    let expected = format!("{{\"role\":\"switch\",\"address\":\"{address}\",\"metrics\":null}}\n");
+    let expected = format!(
+        "{{\"schema\":\"thalweg.ready/1\",\"role\":\"switch\",\"address\":\"{address}\",\"metrics\":null}}\n"
+    );
     assert_eq!(quiet.ready, expected);
     let told = Daemon::start("server", &["--json", "--metrics", "127.0.0.1:0"]);
     let ready: Value = serde_json::from_str(&told.ready).expect("JSON");

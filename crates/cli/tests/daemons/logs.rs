@@ -4,9 +4,10 @@ use std::fs::OpenOptions;
 use std::io::{Write, pipe};
 use std::process::Stdio;
 
+use serde_json::Value;
 use thalweg::{Reduce, Session};
 
-use crate::process::Daemon;
+use crate::process::{Daemon, thalweg};
 
 /// Bytes of a pipe's buffer.
 const PIPE_BYTES: usize = 65_536;
@@ -29,6 +30,44 @@ fn check(stderr: impl Fn() -> Stdio) {
         }
     });
     assert_eq!((server.terminate().code, switch.terminate().code), (Some(0), Some(0)));
+}
+
+#[test]
+fn lines_are_text_or_documents_as_every_daemon_is_configured() {
+    let socket = std::env::temp_dir().join(format!("thalweg-{}-lines", std::process::id()));
+    let socket = socket.display().to_string();
+    let bind = ["--bind", "127.0.0.1:0"];
+    let agent = ["--address", "10.77.0.1", "--rate", "1gbit", "--socket", &socket];
+    let metrics = ["--metrics", "127.0.0.1:0"];
+    for (role, own) in [("switch", &bind[..]), ("server", &bind), ("agent", &agent)] {
+        let logged = |format: &[&str]| {
+            let daemon = Daemon::start_at(role, &[own, &metrics, format].concat(), Stdio::piped());
+            let ended = daemon.terminate();
+            assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+            ended.stderr
+        };
+        let texts = logged(&[]);
+        let documents = logged(&["--log-format", "json"]);
+        let message = |line: &str| {
+            let line: Value = serde_json::from_str(line).expect("every line is a document");
+            assert!(line["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
+            let message = line["message"].as_str().expect("a text");
+            format!("{}{message}", if line["level"] == "info" { "" } else { "warning: " })
+        };
+        let messages: Vec<String> = documents.lines().map(message).collect();
+        let last = messages.last().expect("it logs something");
+        assert!(last.starts_with(&format!("{role} stopped")), "{documents}");
+        let text = |line: &str| line.split_once(' ').expect("the time and a text").1.to_owned();
+        let texts: Vec<String> = texts.lines().map(text).collect();
+        assert_eq!((texts.last(), texts.len()), (Some(last), messages.len()), "the same in both");
+    }
+    let refused = thalweg(&["switch", "--bind", "127.0.0.1:4801", "--log-format", "json"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let lines = String::from_utf8(refused.stderr).expect("UTF-8");
+    let last = lines.lines().next_back().expect("it says why");
+    let last: Value = serde_json::from_str(last).expect("a document");
+    assert_eq!(last["level"], "error");
+    assert!(last["message"].as_str().is_some_and(|why| why.contains("multiple of 8")), "{last}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Switches, servers and agents as processes: how they begin, what they tell, how they end.
 
 mod enforcement;
+mod hang_ups;
 mod lives;
 mod logs;
 mod pacing;

@@ -90,13 +90,66 @@ fn an_agent_takes_its_socket_away_and_programs_keep_their_exit_code() {
     let output = run(&["sh", "-c", "echo here"]);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"here\n"[..]), "{stderr}");
-    assert_eq!(run(&["sh", "-c", "exit 3"]).status.code(), Some(1));
+    assert_eq!(run(&["sh", "-c", "exit 3"]).status.code(), Some(3));
+    let killed = run(&["sh", "-c", "kill -TERM $$"]);
+    assert_eq!(killed.status.code(), Some(143), "128 and the number of the signal");
+    assert!(String::from_utf8_lossy(&killed.stderr).contains("the program ended with signal: 15"));
     let second = ["agent", "--address", "10.77.0.1", "--rate", "1gbit", "--socket", &socket];
     assert!(refusal(&second).contains("another agent listens there"));
     assert_eq!(terminate(child), Some(0));
     assert!(!fs::exists(&socket).expect("it can be looked for"));
     let gone = ["agent", "run", "--socket", &socket, "--", "true"];
     assert!(refusal(&gone).contains("start one with `thalweg agent`"));
+}
+
+#[test]
+fn an_agent_has_settings_from_a_file_and_a_document_when_it_is_ready() {
+    let (socket, file) = (scratch("from-file").display().to_string(), scratch("agent.toml"));
+    let path = file.display().to_string();
+    let write = |text: &str| fs::write(&file, text).expect("a temporary file");
+    let start = |more: &[&str]| {
+        let arguments = [&["--config", &path, "--json"], more].concat();
+        Daemon::start_at("agent", &arguments, Stdio::piped())
+    };
+    let link = "address = \"10.77.0.1\"\nrate = \"1gbit\"\nenforce = \"class\"\n";
+    write(&format!("{link}socket = \"/nowhere/at/all\"\n[priorities]\nprioritize = false\n"));
+    // The socket of the file is not looked at: flags go first.
+    let agent = start(&["--socket", &socket, "--metrics", "127.0.0.1:0"]);
+    let ready: Value = serde_json::from_str(&agent.ready).expect("JSON");
+    let texts = ["schema", "role", "address", "socket"].map(|key| ready[key].as_str());
+    let expected = ["thalweg.ready/1", "agent", "10.77.0.1", &socket].map(Some);
+    assert_eq!(texts, expected, "{ready}");
+    assert!(ready["metrics"].as_str().is_some_and(|at| !at.ends_with(":0")), "{ready}");
+    assert_eq!(agent.terminate().code, Some(0));
+    let refused = |text: &str, words: &[&str]| {
+        write(text);
+        let line = refusal(&["agent", "--config", &path]);
+        assert!(words.iter().all(|word| line.contains(word)), "{line}");
+    };
+    refused("rate = \"1gbit\"\n", &["--address"]);
+    refused(&format!("{link}socket = 7\n"), &[":4: ", "`socket`"]);
+    refused(&format!("{link}enforced = \"rate\"\n"), &[":4: ", "`enforced`", "`enforce`"]);
+    refused(&format!("{link}[priorities]\nprioritize = 7\n"), &[":5: ", "true, false, or names"]);
+    refused(&format!("{link}[priorities]\nslack = \"1MB\"\n"), &["--slack", "--prioritize"]);
+    let idle = format!("{link}[priorities]\nprioritize = \"lo\"\nidle-ms = 1\n");
+    refused(&idle, &["idle-ms is 1", "10 to 600000"]);
+    fs::remove_file(&file).expect("it was written");
+}
+
+/// Records of slots go to a new file after the old one was moved away.
+#[test]
+fn an_agent_goes_on_after_a_hang_up() {
+    let socket = scratch("hang-up").display().to_string();
+    let log = scratch("hang-up.jsonl").display().to_string();
+    let link = ["--address", "10.77.0.1", "--rate", "1gbit"];
+    let files = ["--socket", &socket, "--log", &log];
+    let agent = Daemon::start_at("agent", &[&link[..], &files].concat(), Stdio::piped());
+    agent.signal("-HUP");
+    agent.wait_for("SIGHUP: --log is opened again");
+    let run = ["agent", "run", "--socket", &socket, "--", "true"];
+    assert_eq!(thalweg(&run).status.code(), Some(0), "it goes on");
+    assert_eq!(agent.terminate().code, Some(0));
+    fs::remove_file(&log).expect("it was written");
 }
 
 // spec: C-11 sockets
@@ -144,6 +197,7 @@ fn measured(only: &str, more: &[&str]) -> Option<Value> {
     }
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let document: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!(document["schema"], "thalweg.bench-pacing/1");
     Some(document[only].clone())
 }
 

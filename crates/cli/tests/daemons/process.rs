@@ -2,14 +2,17 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// A daemon that runs, and is gone when the test ends.
 pub struct Daemon {
     child: Child,
     stdout: BufReader<ChildStdout>,
     /// `None` where it goes elsewhere.
-    stderr: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<()>>,
+    log: Arc<Mutex<String>>,
     /// The line that says that it is ready.
     pub ready: String,
 }
@@ -41,17 +44,20 @@ impl Daemon {
         let command = command.stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().expect("the program starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
-        let read = |mut stderr: ChildStderr| {
+        let log = Arc::new(Mutex::new(String::new()));
+        let read = |stderr: ChildStderr| {
+            let log = Arc::clone(&log);
             std::thread::spawn(move || {
-                let mut text = String::new();
-                stderr.read_to_string(&mut text).expect("it says things in UTF-8");
-                text
+                for line in BufReader::new(stderr).lines() {
+                    let line = line.expect("it says things in UTF-8");
+                    log.lock().expect("no panic").push_str(&format!("{line}\n"));
+                }
             })
         };
         let stderr = child.stderr.take().map(read);
         let mut ready = String::new();
         stdout.read_line(&mut ready).expect("it says things in UTF-8");
-        let mut daemon = Daemon { child, stdout, stderr, ready };
+        let mut daemon = Daemon { child, stdout, stderr, log, ready };
         if daemon.ready.is_empty() {
             panic!("{role} {more:?} is not ready: {}", daemon.end().stderr);
         }
@@ -64,19 +70,50 @@ impl Daemon {
     }
 
     /// Asks it to end, and waits until it has.
-    pub fn terminate(mut self) -> Ended {
-        let id = self.child.id().to_string();
-        let asked = Command::new("kill").args(["-TERM", &id]).status();
-        assert!(asked.expect("there is such a program").success());
+    pub fn terminate(self) -> Ended {
+        self.end_by("-TERM")
+    }
+
+    /// Sends it a signal, and waits until it has ended.
+    pub fn end_by(mut self, signal: &str) -> Ended {
+        self.signal(signal);
         self.end()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.expect("there is such a program").success());
+    }
+
+    /// Waits until it has written a line with these words to standard error.
+    #[expect(clippy::disallowed_methods, reason = "a process takes real time")]
+    pub fn wait_for(&self, words: &str) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !self.log().contains(words) {
+            assert!(Instant::now() < end, "{words:?} is missing in:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Forgets its standard error so far.
+    pub fn forget_log(&self) {
+        self.log().clear();
+    }
+
+    /// Returns its standard error so far.
+    fn log(&self) -> MutexGuard<'_, String> {
+        self.log.lock().expect("no panic")
     }
 
     fn end(&mut self) -> Ended {
         let code = self.child.wait().expect("it was started").code();
         let mut stdout = String::new();
         self.stdout.read_to_string(&mut stdout).expect("it says things in UTF-8");
-        let stderr = self.stderr.take().map(|thread| thread.join().expect("no panic"));
-        Ended { code, stdout, stderr: stderr.unwrap_or_default() }
+        if let Some(thread) = self.stderr.take() {
+            thread.join().expect("no panic");
+        }
+        Ended { code, stdout, stderr: self.log().clone() }
     }
 }
 

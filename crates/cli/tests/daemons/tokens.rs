@@ -12,16 +12,16 @@ use crate::refusals::own_address;
 use crate::watching::{fetch, samples};
 
 /// Files of a test, which go with it.
-struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
+    pub fn new(name: &str) -> Scratch {
         let path = std::env::temp_dir().join(format!("thalweg-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a temporary folder");
         Scratch(path)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
 
@@ -38,14 +38,14 @@ impl Drop for Scratch {
     }
 }
 
-fn printed(arguments: &[&str]) -> String {
+pub fn printed(arguments: &[&str]) -> String {
     let output = thalweg(arguments);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-fn new(secret: &str, more: &[&str]) -> String {
+pub fn new(secret: &str, more: &[&str]) -> String {
     let text = printed(&[&["token", "new", "--secret-file", secret], more].concat());
     assert_eq!(text.lines().count(), 1, "{text}");
     text.trim().to_owned()
@@ -103,7 +103,7 @@ fn mistakes_with_tokens_are_explained_on_one_line() {
     assert!(refusal(&shared).contains("printable ASCII"));
 }
 
-fn join(server: &str, job: &str, token: Option<&str>) -> Result<f32, String> {
+pub fn join(server: &str, job: &str, token: Option<&str>) -> Result<f32, String> {
     let builder = Session::builder(server, job).rank(0, 1);
     let builder = token.map_or(builder.clone(), |token| builder.token(token));
     let session = builder.join().map_err(|error| error.to_string())?;

@@ -168,7 +168,7 @@ fn top_looks_once() {
         let output = thalweg(&[&looks[..], &["--json"]].concat());
         assert_eq!(output.status.code(), Some(0));
         let json: Value = serde_json::from_slice(&output.stdout).expect("one document");
-        assert_eq!(json["interval_s"], 0.1);
+        assert_eq!((&json["schema"], &json["interval_s"]), (&"thalweg.top/1".into(), &0.1.into()));
         assert_eq!(json["daemons"][0]["role"], "switch");
         assert_eq!(json["daemons"][1]["role"], "server");
         assert_eq!(json["daemons"][0]["address"], places(&rack.switch).0);

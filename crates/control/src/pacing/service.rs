@@ -17,7 +17,7 @@ use super::convert::Malformed;
 use super::desk::{self, RequestError};
 use super::{MESSAGE_BYTES_MAX, current_slot};
 use crate::budget::{Budgets, CallBudgets, CallRate};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, InForce};
 use crate::service::{Acceptor, Ground, STOP_AFTER, ServiceError, Stage, TlsFiles};
 use crate::v1;
 use crate::v1::pacing_server::{Pacing, PacingServer};
@@ -44,6 +44,7 @@ pub struct PacingConfig {
 pub struct PacingService {
     local_address: SocketAddr,
     board: Shared,
+    credentials: InForce,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -58,15 +59,25 @@ impl PacingService {
         let PacingConfig { bind, credentials, tls, settings, routes, on_note } = config;
         let ground = Ground::prepare(bind, &credentials, &budgets(), tls.as_ref())?;
         let local_address = ground.local_address;
-        let warnings = ground.guard.credentials.warnings(local_address, tls.is_some());
-        warnings.into_iter().for_each(&on_note);
+        let credentials = ground.guard.credentials.clone();
+        ground.warnings.iter().cloned().for_each(&on_note);
         let board = Shared(Arc::new(Mutex::new(Board::new(settings, routes))));
         let (stop, stopped) = oneshot::channel();
         let served = board.clone();
         let body = move || ground.run(|stage| run(stage, served, on_note, stopped));
         let thread = thread::Builder::new().name("thalweg-pacing".into()).spawn(body);
         let thread = thread.map_err(ServiceError::Thread)?;
-        Ok(PacingService { local_address, board, stop: Some(stop), thread: Some(thread) })
+        let (stop, thread) = (Some(stop), Some(thread));
+        Ok(PacingService { local_address, board, credentials, stop, thread })
+    }
+
+    /// Replaces the credentials that callers need. Connections that are there stay.
+    ///
+    /// # Errors
+    ///
+    /// Credentials that a service would not start with. Then those before stay in force.
+    pub fn replace_credentials(&self, credentials: &Credentials) -> Result<(), ServiceError> {
+        self.credentials.replace(credentials, self.local_address)
     }
 
     /// Where it listens.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_aggregate::server::SwitchPath;
 use thalweg_core::{JobId, NodeId, Span, Time};
 use thalweg_wire::aggregate::SwitchLimits;
+use thalweg_wire::tag::Secrets;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ServiceNote;
@@ -40,6 +41,8 @@ pub(super) enum Errand {
     Answered { switch: NodeId, limits: SwitchLimits },
     /// A switch has answered a probe of its path.
     PathAnswered { path: SwitchPath, body_bytes: usize },
+    /// The cluster has other secrets from now on.
+    Secrets(Secrets),
     /// Somebody wants to know which jobs there are.
     List { answer: std::sync::mpsc::Sender<Arc<Listing>> },
 }

@@ -11,7 +11,7 @@ use crate::budget::{Reason, Refused};
 use crate::caller::{Caller, NOWHERE};
 use crate::clock::Clock;
 use crate::connection::watch_of;
-use crate::credentials::{Checked, Denial};
+use crate::credentials::{Denial, InForce};
 
 /// Time for which a connection stays whose first call was refused: the answer has to arrive.
 const DENIED_STAYS: Duration = Duration::from_millis(200);
@@ -23,7 +23,7 @@ const TENANTS: &str = "the token is a tenant's, and an agent plans for all jobs 
 /// Lets in callers that show a credential and have calls left. The request carries its [`Caller`] from then on.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
-    pub(crate) credentials: Checked,
+    pub(crate) credentials: InForce,
     pub(crate) meter: SharedMeter,
     pub(crate) refused: Refused,
     pub(crate) clock: Clock,

@@ -104,6 +104,7 @@ impl Shell {
             Errand::PathAnswered { path, body_bytes } => {
                 registry.path_answered(now, path, body_bytes);
             }
+            Errand::Secrets(secrets) => registry.replace_secrets(secrets),
             Errand::List { .. } => {}
         });
     }

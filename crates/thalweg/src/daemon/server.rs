@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use super::memory::MemoryBudget;
 use super::pilot::Pilot;
-use super::{check_mtu, default_cores, node_of};
+use super::{check_mtu, default_cores, has_ended, node_of};
 use crate::error::{Error, ErrorKind};
 use crate::metrics;
 use crate::tuning;
@@ -68,6 +68,8 @@ pub struct ServerDaemon {
     data: Arc<Data>,
     address: SocketAddr,
     memory: MemoryBudget,
+    signed_tokens: bool,
+    require_token: bool,
 }
 
 /// State of a server at one moment.
@@ -223,12 +225,12 @@ impl ServerDaemon {
             mtu_bytes: config.mtu_bytes.unwrap_or_else(|| mtu_of(address.ip())),
             switch,
             secrets: config.secrets,
-            credentials: Credentials {
-                shared: config.token.clone(),
-                secrets: config.secrets.all().filter(|_| config.signed_tokens).collect(),
-                required: config.require_token,
-                ..Credentials::default()
-            },
+            credentials: credentials(
+                config.secrets,
+                config.token.clone(),
+                config.signed_tokens,
+                config.require_token,
+            ),
             budgets: Budgets { jobs: job_budgets(config.memory), ..Budgets::default() },
             tls: config.tls.clone().map(|(cert, key)| TlsFiles { cert, key }),
             network: ipv4(address)?,
@@ -243,8 +245,41 @@ impl ServerDaemon {
             _ => Start::Failed(error.into()),
         })?;
         let _ = reporter.set(service.reporter());
-        let memory = config.memory;
-        Ok(ServerDaemon { service: Some(service), data, address, memory })
+        Ok(ServerDaemon {
+            service: Some(service),
+            data,
+            address,
+            memory: config.memory,
+            signed_tokens: config.signed_tokens,
+            require_token: config.require_token,
+        })
+    }
+
+    /// Replaces the secrets of the cluster, and the token that ranks may show, while jobs go on. A job keeps the secret that
+    /// it began with: give that as the second one as long as the job runs.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if a server would not start with this token; then nothing has changed.
+    /// [`System`](crate::ErrorKind::System) if its data path has ended.
+    // spec: T-06
+    pub fn replace_credentials(
+        &self,
+        secrets: Secrets,
+        token: Option<String>,
+    ) -> Result<(), Error> {
+        let Some(service) = &self.service else { return Ok(()) };
+        let credentials = credentials(secrets, token, self.signed_tokens, self.require_token);
+        service.replace_credentials(&credentials, secrets)?;
+        for (_, pilot) in &self.data.cores {
+            let replaced = pilot.ask(move |driver| {
+                let replace =
+                    |host: &mut TrainingHost, _| host.server_mut().replace_secrets(secrets);
+                driver.command(replace, |_| {});
+            });
+            replaced.ok_or_else(has_ended)?;
+        }
+        Ok(())
     }
 
     /// Address of the server.
@@ -312,6 +347,17 @@ impl ServerDaemon {
         let ends: Vec<Result<(), Error>> = cores.map(|(_, pilot)| pilot.stop()).collect();
         ends.into_iter().collect()
     }
+}
+
+/// Credentials that ranks need.
+fn credentials(
+    secrets: Secrets,
+    shared: Option<String>,
+    signed_tokens: bool,
+    required: bool,
+) -> Credentials {
+    let secrets = secrets.all().filter(|_| signed_tokens).collect();
+    Credentials { shared, secrets, required, ..Credentials::default() }
 }
 
 /// Adds up what is counted of trees by their jobs.

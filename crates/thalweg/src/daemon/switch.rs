@@ -13,7 +13,7 @@ use thalweg_wire::aggregate::AGGREGATORS_MAX;
 use thalweg_wire::tag::Secrets;
 
 use super::pilot::Pilot;
-use super::{check_mtu, default_cores, node_of};
+use super::{check_mtu, default_cores, has_ended, node_of};
 use crate::error::Error;
 use crate::lossy::Lossy;
 use crate::metrics;
@@ -169,6 +169,26 @@ impl SwitchDaemon {
         let pilots = (0..).zip(endpoints).map(start).collect::<Result<Vec<_>, Error>>()?;
         let Shape { aggregators, values_max, mtu_bytes } = shape;
         Ok(SwitchDaemon { pilots, address, aggregators, values_max, mtu_bytes })
+    }
+
+    /// Replaces the secrets of the cluster while jobs go on. A job keeps the secret that it began with: give that as the
+    /// second one as long as the job runs.
+    ///
+    /// # Errors
+    ///
+    /// [`System`](crate::ErrorKind::System) if its data path has ended.
+    // spec: T-06
+    pub fn replace_secrets(&self, secrets: Secrets) -> Result<(), Error> {
+        for pilot in &self.pilots {
+            let replaced = pilot.ask(move |driver| {
+                let replace = |lossy: &mut Lossy<Switch>, _| {
+                    lossy.machine_mut().replace_secrets(secrets);
+                };
+                driver.command(replace, |_| {});
+            });
+            replaced.ok_or_else(has_ended)?;
+        }
+        Ok(())
     }
 
     /// Address of the switch.

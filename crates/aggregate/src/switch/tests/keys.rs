@@ -267,6 +267,25 @@ fn packets_of_two_secrets_are_taken_and_each_goes_on_as_it_came() {
 
 // spec: T-06 machine
 #[test]
+fn secrets_are_replaced_while_a_job_sums() {
+    let (old, new) = (SECRET, Secret([8; 16]));
+    let mut bench = Bench::with(|config| config.secrets = Some(old.into()));
+    let key = Key::derive(&old, JOB, 3);
+    bench.handle(&mut sealed_with(group(0), &Key::stations(&old, JOB, 3)));
+    bench.handle(&mut sealed_with(contribution(0), &key));
+    bench.switch.replace_secrets(Secrets::both(new, old).unwrap());
+    let mut last = sealed_with(contribution(1), &key);
+    assert_eq!(bench.handle(&mut last), Fate::Forwarded, "the sum that had begun ends");
+    assert!(is_sealed(&last, &key));
+    assert_eq!(bench.switch.stats().forged, 0);
+    // Its keys go with a secret.
+    bench.switch.replace_secrets(new.into());
+    bench.handle(&mut sealed_with(group(0), &Key::stations(&old, JOB, 3)));
+    assert_eq!(bench.switch.stats().forged, 1);
+}
+
+// spec: T-06 machine
+#[test]
 fn tags_over_bodies_are_checked_and_kept() {
     let with_body = |mut sent: Sent, key: &Key| {
         let Content::Bytes(body) = &sent.body else { panic!("only a length") };
