@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Reports, Tag, Time};
-use thalweg_deliver::Offered;
+use thalweg_deliver::{LossBound, Offered};
 use thalweg_flow::{Endpoint, FlowTagger, JobClass, Message, Payload, Received, StartError};
 use thalweg_values::{Coverage, Part as Lacks, Tensor};
 use thalweg_wire::Prefix;
@@ -54,12 +54,20 @@ pub(crate) enum Leg {
     Result,
 }
 
+/// Older values of a result.
+pub struct Older {
+    /// Values that those which are lost keep.
+    pub values: Tensor,
+    /// The largest share of them that may be kept. Without it, what the settings say.
+    pub loss: Option<LossBound>,
+}
+
 /// What a part says to a message that somebody wants to send to it.
 pub enum Want {
     /// A contribution that it waits for.
     Gradient,
     /// A result that it waits for, and what it has in place of it, if anything.
-    Result(Option<Tensor>),
+    Result(Option<Older>),
     /// It will want it, but knows nothing of it yet.
     Later,
     /// Nobody waits for it.

@@ -14,7 +14,7 @@ use thalweg_wire::frame::SumFrame;
 
 use crate::block::{self, Block, VALUE_BYTES};
 use crate::call::Care;
-use crate::carrier::{Leg, News, NumberedMessage};
+use crate::carrier::{Leg, News, NumberedMessage, Older};
 use crate::config::ConfigError;
 use crate::delivery::{Contents, Delivery, Results, SumDelivery};
 
@@ -114,16 +114,19 @@ impl Courier {
         &mut self,
         now: Time,
         offer: &Offered,
-        older: Option<Tensor>,
+        older: Option<Older>,
         phase: Leg,
     ) -> bool {
+        let settings = self.delivery.loss;
         let (loss, lost) = match (phase, &older) {
-            (Leg::Gradient, _) => (self.delivery.loss, Lost::ReadsZero),
-            (Leg::Result, Some(_)) => (self.delivery.loss, Lost::KeepsValue),
+            (Leg::Gradient, _) => (settings, Lost::ReadsZero),
+            (Leg::Result, Some(older)) => {
+                (older.loss.map_or(settings, |loss| loss.min(settings)), Lost::KeepsValue)
+            }
             (Leg::Result, None) => (LossBound::EXACT, Lost::ReadsZero),
         };
         let zeros = || block::zeros(offer.tensor_bytes, self.delivery.contents);
-        let buffer = older.unwrap_or_else(zeros);
+        let buffer = older.map_or_else(zeros, |older| older.values);
         let call = ReceiveCall { name: offer.name, buffer, loss, lost };
         let is_taken = self.endpoint.post_receive(now, call).is_ok();
         if is_taken

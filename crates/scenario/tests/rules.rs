@@ -1,13 +1,13 @@
 //! Rules of deliveries that are not published: a job with each of them alone, and with all but one.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use thalweg_core::{Ecn, Packet, Time};
+use thalweg_core::{Ecn, Operation, Packet, Time};
 use thalweg_fabric::LinkId;
 use thalweg_fabric::trace::{Incident, Tracer};
 use thalweg_scenario::{Outcome, Scenario};
+use thalweg_values::importance::is_drawn;
 use thalweg_wire::deliver::Data;
 use thalweg_wire::{Kind, peek};
 use thalweg_workload::models;
@@ -48,32 +48,99 @@ fn run(text: &str, seed: u64) -> Outcome {
     outcome
 }
 
-/// Counts the important packets of deliveries that are dropped: those that are ECN-capable.
-#[derive(Clone, Default)]
-struct ImportantDrops(Arc<AtomicU64>);
+/// Bytes of values in a full packet of a scenario.
+const SEGMENT_BYTES: u64 = 1_460;
 
-impl Tracer for ImportantDrops {
-    fn on(&mut self, _: Time, _: Option<LinkId>, incident: Incident, packet: Packet<'_>) {
-        let is_data = || peek(packet.header).is_ok_and(|prefix| prefix.kind() == Kind::DeliverData);
-        if matches!(incident, Incident::Dropped(_))
-            && packet.meta.ecn != Ecn::NotCapable
-            && is_data()
-        {
-            self.0.fetch_add(1, Ordering::Relaxed);
+/// Data packets of deliveries, by what makes them important.
+#[derive(Clone, Copy, Default, Debug)]
+struct Kinds {
+    /// Important by their values, and sent for the first time.
+    large: u64,
+    /// Not important by their values and sent for the first time, when as much is missing as may be.
+    spent: u64,
+    /// Sent again, and important by their values as well.
+    large_again: u64,
+    /// Sent again, and not important by their values.
+    small_again: u64,
+    /// Not important: not ECN-capable.
+    small: u64,
+}
+
+impl Kinds {
+    /// Packets that are ECN-capable.
+    fn important(&self) -> u64 {
+        self.large + self.spent + self.large_again + self.small_again
+    }
+
+    /// Packets that are important by their values.
+    fn by_values(&self) -> u64 {
+        self.large + self.large_again
+    }
+}
+
+/// Packets that left, and those that were dropped.
+#[derive(Clone, Default)]
+struct Counted {
+    sent: Kinds,
+    dropped: Kinds,
+    /// Times at which each segment of each tensor left for the first and the last time.
+    times: BTreeMap<(u32, u32, u64, u64), (Time, Time)>,
+}
+
+impl Counted {
+    fn on(&mut self, incident: Incident, packet: &Packet<'_>) {
+        if !peek(packet.header).is_ok_and(|prefix| prefix.kind() == Kind::DeliverData) {
+            return;
+        }
+        let Ok(data) = Data::decode(packet.header) else { return };
+        let (meta, offset) = (&*packet.meta, data.offset.as_u64());
+        assert_eq!(offset % SEGMENT_BYTES, 0, "segments are full");
+        let key = (meta.src.0, meta.dst.0, data.name.operation, offset);
+        let known = self.times.get(&key).copied();
+        // A packet is first seen behind the cable of its host, before its segment is sent again.
+        let (first, last) = known.unwrap_or((data.sent_at, data.sent_at));
+        self.times.insert(key, (first, last.max(data.sent_at)));
+        let is_again = data.sent_at > first;
+        let is_large = is_drawn(Operation(data.name.operation), offset / SEGMENT_BYTES);
+        let add = |kinds: &mut Kinds| {
+            *match (meta.ecn == Ecn::NotCapable, is_again, is_large) {
+                (true, ..) => &mut kinds.small,
+                (_, false, true) => &mut kinds.large,
+                (_, false, false) => &mut kinds.spent,
+                (_, true, true) => &mut kinds.large_again,
+                (_, true, false) => &mut kinds.small_again,
+            } += 1;
+        };
+        if known.is_none() || data.sent_at > last {
+            add(&mut self.sent);
+        }
+        if matches!(incident, Incident::Dropped(_)) {
+            add(&mut self.dropped);
         }
     }
 }
 
-/// The same run, and how many important packets were dropped.
-fn run_counted(text: &str, seed: u64) -> (Outcome, u64) {
+/// Counts the data packets of deliveries.
+#[derive(Clone, Default)]
+struct Counter(Arc<Mutex<Counted>>);
+
+impl Tracer for Counter {
+    fn on(&mut self, _: Time, _: Option<LinkId>, incident: Incident, packet: Packet<'_>) {
+        self.0.lock().expect("nobody panics with it").on(incident, &packet);
+    }
+}
+
+/// The same run, and its packets: those that left, and those that were dropped.
+fn run_counted(text: &str, seed: u64) -> (Outcome, [Kinds; 2]) {
     let scenario = Scenario::parse("rules.toml", text, &|name| Ok(model(name)));
     let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
     let mut run = scenario.run_bare(seed);
-    let drops = ImportantDrops::default();
-    run.trace(Box::new(drops.clone()));
+    let counter = Counter::default();
+    run.trace(Box::new(counter.clone()));
     let outcome = run.finish();
     assert_eq!(outcome.check, Ok(()), "{text}");
-    (outcome, drops.0.load(Ordering::Relaxed))
+    let counted = counter.0.lock().expect("nobody panics with it");
+    (outcome, [counted.sent, counted.dropped])
 }
 
 /// Mean of all iterations but the first, in µs.
@@ -180,42 +247,56 @@ training = {{ collective = "server", chunk = "1MB", bucket = "4MB", json = "vgg1
     )
 }
 
-/// Prints important packets dropped in each part, by the thresholds of queues and the order of packets.
+/// Thresholds of seven queues, each `step` KB above the one before.
+fn selective(first: u32, step: u32, counts: &str) -> String {
+    let thresholds: Vec<String> = (0..7).map(|at| format!("\"{}KB\"", first + at * step)).collect();
+    format!(
+        "queues = \"strict\"\ndrop-unmarkable = true\necn-counts = \"{counts}\"\n\
+         ecn-thresholds = [\"512KB\", {}]",
+        thresholds.join(", ")
+    )
+}
+
+/// Prints a row of packets dropped, by what makes them important.
+fn print_drops(part: &str, switch: &str, segments: &str, bound: f64) {
+    let job = format!(", loss = {bound}, parameters = \"keep-value\"");
+    let rules = keys(&[true; RULES.len()]);
+    let transport = format!("spray = false\ndelivery-segments = \"{segments}\"\n{rules}");
+    let (outcome, [sent, dropped]) = run_counted(&parts(switch, &transport, &job), 1);
+    let Kinds { large, spent, large_again, small_again, .. } = dropped;
+    println!(
+        "| {bound} | {part} | {segments} | {:.0} | {} | {large} | {spent} | {large_again} | {small_again} | {} | {:.1}% | {} |",
+        steady_us(&outcome),
+        dropped.important(),
+        dropped.by_values(),
+        100.0 * large as f64 / sent.large as f64,
+        outcome.stats.dropped(),
+    );
+}
+
+/// Prints important packets dropped in each part, by the thresholds of queues, the bound and the order of packets.
 #[test]
 #[ignore = "takes minutes: prints a table of the documentation"]
 fn important_packets_dropped() {
-    const BOUND: &str = ", loss = 0.1, parameters = \"keep-value\"";
-    let queues = |first: u32, step: u32, counts: &str| {
-        let thresholds: Vec<String> =
-            (0..7).map(|at| format!("\"{}KB\"", first + at * step)).collect();
-        format!(
-            "queues = \"strict\"\ndrop-unmarkable = true\necn-counts = \"{counts}\"\n\
-             ecn-thresholds = [\"512KB\", {}]",
-            thresholds.join(", ")
-        )
-    };
     let switches = [
         ("A", String::new()),
-        ("A + B, 60 to 120 KB of a queue", queues(60, 10, "queue")),
-        ("A + B, 120 to 240 KB of a queue", queues(120, 20, "queue")),
-        ("A + B, 60 to 120 KB of a port", queues(60, 10, "port")),
-        ("A + B, 128 to 256 KB of a port", queues(128, 21, "port")),
-        ("A + B, 256 to 384 KB of a port", queues(256, 21, "port")),
+        ("A + B, 60 to 120 KB of a queue", selective(60, 10, "queue")),
+        ("A + B, 120 to 240 KB of a queue", selective(120, 20, "queue")),
+        ("A + B, 60 to 120 KB of a port", selective(60, 10, "port")),
+        ("A + B, 128 to 256 KB of a port", selective(128, 21, "port")),
+        ("A + B, 256 to 384 KB of a port", selective(256, 21, "port")),
     ];
-    for segments in ["as-they-lie", "important-first"] {
+    println!(
+        "| bound | parts | order | iteration, µs | important dropped | large | spent | large again | small again \
+         | by values | of large ones sent | all dropped |"
+    );
+    for bound in [0.1, 0.3, 0.5] {
         for (part, switch) in &switches {
-            let transport = format!(
-                "spray = false\ndelivery-segments = \"{segments}\"\n{}",
-                keys(&[true; RULES.len()])
-            );
-            let own = run_counted(&parts(switch, &transport, BOUND), 1);
-            let (outcome, important) = own;
-            println!(
-                "| {part} | {segments} | {:.0} | {important} | {} |",
-                steady_us(&outcome),
-                outcome.stats.dropped()
-            );
+            print_drops(part, switch, "as-they-lie", bound);
         }
+    }
+    for (part, switch) in &switches {
+        print_drops(part, switch, "important-first", 0.1);
     }
 }
 

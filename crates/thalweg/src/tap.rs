@@ -1,4 +1,4 @@
-//! Packets that tests look at, lose or delay before a session receives them.
+//! Packets that tests look at, lose or delay before a session or a switch receives them.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
 use thalweg_core::{
-    Bytes, FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span,
+    Bytes, Ecn, FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span,
     body_bytes_of_mtu,
 };
 use thalweg_deliver::{LossBound, SegmentOrder};
@@ -12,6 +12,7 @@ use thalweg_transport::control::{
     Aimd, Dctcp, Delay, DelayRate, RateFloor, RateStart, SampledClasses,
 };
 use thalweg_transport::{Credentials, RtoLimits};
+use thalweg_values::Importance;
 use thalweg_wire::tag::{Key, Secrets};
 
 use crate::channels::{PIECE_BYTES, PIECE_HEADER_BYTES};
@@ -77,7 +78,9 @@ const PATH_BATCH_PACKETS: u32 = 16;
 /// How many layers of a model are told apart.
 pub(crate) const LAYERS: u16 = 256;
 
-/// A worker of in-network aggregation.
+/// A worker of in-network aggregation. It reports importance in bounded sums: servers leave out contributions that are not
+/// important before the others. All contributions have the same ECN, as the kernel carries only such packets as one.
+// spec: M-20
 pub(crate) fn worker(window: Window) -> worker::Config {
     worker::Config {
         control: window.control(Aimd::DELAY, Aimd::DELAY),
@@ -87,6 +90,8 @@ pub(crate) fn worker(window: Window) -> worker::Config {
         probe_after: Some(Span::from_ms(1)),
         timeout_max: Span::from_s(1),
         shared_phase: Some(thalweg_net::SHARED_PHASE),
+        importance: Importance::PacketMean,
+        droppable_ecn: Ecn::Capable,
         ..worker::Config::default()
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of a worker, and what it counts.
 
-use thalweg_core::{Span, Tag, counters};
+use thalweg_core::{Ecn, Span, Tag, counters};
 use thalweg_transport::control::Aimd;
 use thalweg_transport::{Control, ControlError};
 use thalweg_values::Importance;
@@ -38,10 +38,14 @@ pub struct Config {
     pub shared_phase: Option<Span>,
     /// What packets are tagged with. Default: training, the least urgent, ECN-capable.
     pub tag: Tag,
-    /// Rule that tells important fragments of bounded operations apart. Those that are not important travel as not
-    /// ECN-capable, and are the first to be left out. Default [`Importance::All`]: all are alike.
+    /// Rule that tells important fragments of bounded operations apart. Those that are not important are the first to be
+    /// left out. Default [`Importance::All`]: all are alike.
     // spec: M-20
     pub importance: Importance,
+    /// ECN of fragments that are not important and may be left out. Default not ECN-capable: queues that drop by
+    /// importance drop them first. A kernel sends packets in one batch only if they have the same ECN.
+    // spec: M-20
+    pub droppable_ecn: Ecn,
 }
 
 impl Default for Config {
@@ -57,6 +61,7 @@ impl Default for Config {
             shared_phase: None,
             tag: Tag::training(),
             importance: Importance::All,
+            droppable_ecn: Ecn::NotCapable,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a worker sends.
 
-use thalweg_core::{Body, BodySize, Bytes, Dscp, Ecn, Outbox, Packet, Purpose, Tag, Time};
+use thalweg_core::{Body, BodySize, Bytes, Dscp, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_transport::control::SentPacket;
 use thalweg_transport::{Controller, Envelope};
 use thalweg_values::{Fit, Fixed, TensorSlice};
@@ -257,7 +257,7 @@ impl Epoch {
         // spec: M-20
         let is_droppable = how == How::Fresh && gradient.importance == SumImportance::NONE;
         if is_droppable && !work.operations.is_spent(at) {
-            envelope.tag.ecn = Ecn::NotCapable;
+            envelope.tag.ecn = work.config.droppable_ecn;
         }
         let covers_body = self.setup.parameters.seals_bodies;
         envelope.fill_covering(&mut packet, covers_body, |header| gradient.encode(header));

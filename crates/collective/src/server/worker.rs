@@ -5,7 +5,7 @@ use thalweg_wire::frame::{CalledOperation, SumFrame};
 
 use crate::block::{self, Block, VALUE_BYTES};
 use crate::call::{Care, SumCall};
-use crate::carrier::{NumberedMessage, Want};
+use crate::carrier::{NumberedMessage, Older, Want};
 use crate::event::SubmitError;
 use crate::plan::{Finished, Found, Plan};
 use crate::window::Window;
@@ -112,9 +112,13 @@ impl Worker {
         let (Some(_), Some(found)) = (slot, self.plan.find(chunk)) else {
             return Some(Want::Never);
         };
-        let Found { range, older, .. } = found;
+        let Found { range, older, care, .. } = found;
         let fits = bytes == (range.end - range.start) * VALUE_BYTES;
-        fits.then(|| Want::Result(older.map(|older| block::widened(older, range))))
+        // The bound of the call holds for what is pulled as well.
+        // spec: M-07, T-02
+        let loss = care.loss;
+        let kept = |older| Older { values: block::widened(older, range), loss };
+        fits.then(|| Want::Result(older.map(kept)))
     }
 
     /// Takes in the sum of a chunk.

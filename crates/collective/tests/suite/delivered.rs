@@ -45,7 +45,7 @@ fn scripts(workers: u32) -> Vec<Vec<Tensor>> {
 }
 
 /// How many values of each worker are missing from a result. Everything else in it must be right.
-fn missing(result: &Tensor, workers: u32) -> Vec<u64> {
+pub fn missing(result: &Tensor, workers: u32) -> Vec<u64> {
     let values = result.values().expect("values went in");
     let mut missing = vec![0; workers as usize];
     for &value in values {
@@ -59,7 +59,7 @@ fn missing(result: &Tensor, workers: u32) -> Vec<u64> {
 }
 
 /// What is reported to be missing is what the bits of a result lack.
-fn check_coverage(result: &Tensor, coverage: &Coverage, workers: u32) {
+pub fn check_coverage(result: &Tensor, coverage: &Coverage, workers: u32) {
     let values = result.values().expect("values went in");
     let mut present = vec![(1_u32 << workers) - 1; values.len()];
     for part in coverage.missing().expect("it is reported") {
@@ -329,99 +329,6 @@ fn sums_of_lengths_that_may_lack_values_report_nothing() {
         assert!(!shuttle.run(10_000_000), "it ends");
         assert!(shuttle.results(0).iter().all(|(_, _, coverage)| *coverage == expected));
     }
-}
-
-/// A group, a bound, a network and tensors, drawn from a seed.
-struct Draw {
-    workers: u32,
-    bound: f64,
-    chunk_values: u64,
-    start: Start,
-    rng: Rng,
-}
-
-impl Draw {
-    fn new(seed: u64) -> Draw {
-        let mut rng = Rng::new(seed).stream("coverage");
-        Draw {
-            workers: 2 + rng.below(5) as u32,
-            bound: [0.02, 0.1, 0.3, 0.7][rng.below(4) as usize],
-            chunk_values: 20 + rng.below(1_500),
-            start: if rng.chance(0.5) { Start::AtOnce } else { Start::AfterAccept },
-            rng,
-        }
-    }
-
-    fn delivery(&self, node: u32) -> Delivery {
-        let mut delivery = delivery(self.bound, node);
-        delivery.endpoint.start = self.start;
-        delivery
-    }
-
-    /// Has all workers sum a few tensors. Returns the number of sums that lack something.
-    fn play<M: Collective>(&mut self, machines: Vec<M>) -> usize {
-        let mut shuttle = Shuttle::new(machines, self.rng.bits());
-        shuttle.loss = 0.4 * self.rng.uniform();
-        shuttle.duplication = 0.2 * self.rng.uniform();
-        let lengths = [self.rng.below(2_500), self.rng.below(100), 0, self.rng.below(700)];
-        for worker in 0..self.workers {
-            shuttle.run(self.rng.below(100));
-            for values in lengths {
-                let tensor = Tensor::from(vec![(1 << worker) as f32; values as usize]);
-                shuttle.submit(worker as usize, tensor);
-            }
-        }
-        assert!(!shuttle.run(20_000_000), "it ends");
-        let first = shuttle.results(0);
-        assert_eq!(first.len(), lengths.len());
-        for (_, sum, coverage) in &first {
-            check_coverage(sum, coverage, self.workers);
-            let allowed = self.bound * sum.len() as f64;
-            for missing in missing(sum, self.workers) {
-                assert!(missing as f64 <= allowed, "{missing} of {allowed} that may be missing");
-            }
-        }
-        for worker in 1..self.workers as usize {
-            assert_eq!(
-                shuttle.results(worker),
-                first,
-                "sums and coverages are the same everywhere"
-            );
-        }
-        first.iter().filter(|(_, _, coverage)| !coverage.is_exact()).count()
-    }
-}
-
-/// The bits of every sum say who is in it, and that is what is reported, at every worker, whatever is lost, in
-/// whatever order packets come.
-// spec: T-11 machine
-#[test]
-fn what_a_ring_reports_is_what_its_sums_lack() {
-    let lacking = (0..60).map(|seed| {
-        let mut draw = Draw::new(seed);
-        let machines = rings(draw.workers, |config| {
-            config.delivery = Some(draw.delivery(config.rank));
-            config.chunk_bytes = 4 * draw.chunk_values;
-        });
-        draw.play(machines)
-    });
-    assert!(lacking.sum::<usize>() > 60);
-}
-
-// spec: T-11 machine
-#[test]
-fn what_a_server_reports_is_what_its_sums_lack() {
-    let lacking = (0..60).map(|seed| {
-        let mut draw = Draw::new(seed);
-        let place = draw.rng.below(u64::from(draw.workers) + 1) as u32;
-        let count = 1 + draw.rng.below(3) as u32;
-        let machines = servers(draw.workers, place, count, |config| {
-            config.delivery = Some(draw.delivery(0));
-            config.chunk_bytes = 4 * draw.chunk_values;
-        });
-        draw.play(machines)
-    });
-    assert!(lacking.sum::<usize>() > 60);
 }
 
 /// Values of a result that were lost are older ones, in which nobody's contribution is.

@@ -13,3 +13,4 @@ mod mesh;
 mod oracle;
 mod shuttle;
 mod stage;
+mod swarm;

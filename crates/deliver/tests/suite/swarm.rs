@@ -9,7 +9,7 @@ use thalweg_deliver::{
 };
 use thalweg_fabric::topology::Cable;
 use thalweg_fabric::{Effect, Place, Rule, Topology};
-use thalweg_transport::control::DelayRate;
+use thalweg_transport::control::{DelayRate, RateFloor, RateStart, SampledClasses};
 use thalweg_transport::{Control, RtoLimits};
 use thalweg_values::Tensor;
 
@@ -32,6 +32,7 @@ struct Transfer {
 
 struct Plan {
     config: Config,
+    rate: DelayRate,
     network: thalweg_fabric::Config,
     posts: Vec<(Time, NodeId, Post)>,
     transfers: Vec<Transfer>,
@@ -77,9 +78,57 @@ fn any_loss_pattern_ends_within_the_bound() {
     assert!(counts.iter().all(|&count| count > 0), "not everything was met: {met:?}");
 }
 
+/// Ends of all calls of a seed, with one of the rules that it draws as published, or none: the class of an echo, the
+/// least rate, and the rate to start with.
+fn ends(seed: u64, published: Option<usize>) -> Vec<(NodeId, Time)> {
+    let Plan { mut config, rate, network, posts, .. } = plan(seed, &mut Met::default());
+    let DelayRate { classes, cuts_to, starts_at, .. } = DelayRate::default();
+    let rate = match published {
+        Some(0) => DelayRate { classes, ..rate },
+        Some(1) => DelayRate { cuts_to, ..rate },
+        Some(2) => DelayRate { starts_at, ..rate },
+        _ => rate,
+    };
+    config.control = rate.into();
+    let mut script = Script::new(posts);
+    play(pair(), &network, &config, seed, &mut script);
+    script.ends.into_iter().map(|(node, at, _)| (node, at)).collect()
+}
+
+/// A plan in which a rule has no effect proves nothing of it.
+// spec: M-17, M-18, M-19 simulator
+#[test]
+fn rules_that_seeds_draw_take_effect() {
+    let mut effects = [0; 3];
+    for seed in 0..1_000 {
+        let drawn = ends(seed, None);
+        for (rule, effect) in effects.iter_mut().enumerate() {
+            *effect += u32::from(ends(seed, Some(rule)) != drawn);
+        }
+    }
+    println!("seeds of 1,000 in which a rule has an effect: {effects:?}");
+    assert!(effects.iter().all(|&effect| effect > 0), "{effects:?}");
+}
+
+/// A number from the environment.
+#[expect(clippy::disallowed_methods, reason = "the caller chooses the seeds")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+#[ignore = "runs the number of seeds in THALWEG_SEEDS, from THALWEG_SEED on"]
+fn many() {
+    let first = number("THALWEG_SEED").unwrap_or(0);
+    let count = number("THALWEG_SEEDS").expect("set THALWEG_SEEDS to a number");
+    let mut met = Met::default();
+    (first..first + count).for_each(|seed| run(seed, None, &mut met));
+    println!("{met:?}");
+}
+
 /// Plays one seed, with another control if one is given.
 pub fn run(seed: u64, control: Option<Control>, met: &mut Met) {
-    let Plan { mut config, network, posts, transfers } = plan(seed, met);
+    let Plan { mut config, network, posts, transfers, .. } = plan(seed, met);
     config.control = control.unwrap_or(config.control);
     let mut script = Script::new(posts);
     let fabric = play(pair(), &network, &config, seed, &mut script);
@@ -150,7 +199,11 @@ fn plan(seed: u64, met: &mut Met) -> Plan {
         config.segments = SegmentOrder::ImportantFirst;
     }
     let line_rate = Rate::from_gbps(1 + rng.below(20));
-    config.control = DelayRate { line_rate, ..DelayRate::default() }.into();
+    // Older seeds keep their plans.
+    let mut rules = Rng::new(seed).stream("rules");
+    let rate = drawn_rate(&mut rules, line_rate);
+    config.control = rate.into();
+    let layers = 1 + rules.below(8);
     let mut batches = Rng::new(seed).stream("batches");
     config.path_batch_packets = 1 + batches.below(20) as u32;
     config.leaves_lossy_paths = batches.chance(0.5);
@@ -167,15 +220,36 @@ fn plan(seed: u64, met: &mut Met) -> Plan {
         let (send_at, receive_at) = (drawn_time(&mut rng), drawn_time(&mut rng));
         met.at_once += u64::from(start == Start::AtOnce);
         met.posted_late += u64::from(receive_at > send_at + Span::from_us(50));
-        let [send, receive] = calls(&mut rng, &transfer);
-        posts.push((send_at, transfer.from, send));
-        posts.push((receive_at, transfer.to, receive));
+        let (send, receive) = calls(&mut rng, &transfer);
+        let send = SendCall {
+            layer: rules.below(layers) as u16,
+            layers: layers as u16,
+            senders: 1 + rules.below(8) as u32,
+            ..send
+        };
+        posts.push((send_at, transfer.from, Post::Send(send)));
+        posts.push((receive_at, transfer.to, Post::Receive(receive)));
         transfers.push(transfer);
         if is_large {
             break;
         }
     }
-    Plan { config, network, posts, transfers }
+    Plan { config, rate, network, posts, transfers }
+}
+
+/// A rate with some of the rules that are not published.
+fn drawn_rate(rules: &mut Rng, line_rate: Rate) -> DelayRate {
+    let mut rate = DelayRate { line_rate, ..DelayRate::default() };
+    if rules.chance(0.5) {
+        rate.classes = SampledClasses::MostUrgent;
+    }
+    if rules.chance(0.5) {
+        rate.cuts_to = RateFloor::Arrivals;
+    }
+    if rules.chance(0.5) {
+        rate.starts_at = RateStart::Shared;
+    }
+    rate
 }
 
 fn faults(rng: &mut Rng) -> Vec<Rule> {
@@ -210,7 +284,7 @@ fn transfer(rng: &mut Rng, operation: u64, values: usize) -> Transfer {
     }
 }
 
-fn calls(rng: &mut Rng, transfer: &Transfer) -> [Post; 2] {
+fn calls(rng: &mut Rng, transfer: &Transfer) -> (SendCall, ReceiveCall) {
     let name = |peer| Name { peer, operation: transfer.operation, tensor: 3 };
     let mut send = SendCall::new(name(transfer.to), Arc::clone(&transfer.sent));
     let importances = [Importance::PacketMean, Importance::SingleValue, Importance::All];
@@ -223,7 +297,7 @@ fn calls(rng: &mut Rng, transfer: &Transfer) -> [Post; 2] {
     let buffer = transfer.posted.clone();
     let receive =
         ReceiveCall { name: name(transfer.from), buffer, loss: receives, lost: transfer.lost };
-    [Post::Send(send), Post::Receive(receive)]
+    (send, receive)
 }
 
 /// None, or up to several segments.

@@ -17,6 +17,7 @@ use super::{check_mtu, default_cores, has_ended, node_of};
 use crate::error::Error;
 use crate::lossy::Lossy;
 use crate::metrics;
+use crate::tap::{Tap, Tapped};
 use crate::tuning;
 
 /// Settings of a [`SwitchDaemon`].
@@ -58,12 +59,15 @@ pub struct SwitchDaemonConfig {
 // spec: F-03, T-05
 pub struct SwitchDaemon {
     /// One for each core.
-    pilots: Vec<Pilot<Lossy<Switch>>>,
+    pilots: Vec<Pilot<CoreMachine>>,
     address: SocketAddr,
     aggregators: u32,
     values_max: u16,
     mtu_bytes: u16,
 }
+
+/// Machine of a core.
+type CoreMachine = Lossy<Tapped<Switch>>;
 
 /// Default memory of the aggregators of a core: 16,384 of full Ethernet frames.
 const MEMORY_BYTES: u64 = AGGREGATORS as u64 * switch::Config::entry_bytes(FRAGMENT_VALUES);
@@ -147,6 +151,15 @@ impl SwitchDaemon {
     /// [`Config`](crate::ErrorKind::Config) if a setting is invalid, and
     /// [`Internal`](crate::ErrorKind::Internal) if the library has a defect.
     pub fn start(config: &SwitchDaemonConfig) -> Result<SwitchDaemon, Error> {
+        SwitchDaemon::start_tapped(config, None)
+    }
+
+    /// The same behind a tap, which may lose packets, for tests of queues that drop by importance.
+    #[doc(hidden)]
+    pub fn start_tapped(
+        config: &SwitchDaemonConfig,
+        tap: Option<Tap>,
+    ) -> Result<SwitchDaemon, Error> {
         if config.cores == 0 {
             return Err(Error::config("cores is 0: a switch needs at least one"));
         }
@@ -165,7 +178,9 @@ impl SwitchDaemon {
         let endpoints = Endpoint::open_shards(&endpoint, config.cores)?;
         let address = endpoints[0].local_address();
         let shape = Shape::of(config, address)?;
-        let start = |(core, endpoint): (u64, Endpoint)| start_core(config, shape, core, endpoint);
+        let start = |(core, endpoint): (u64, Endpoint)| {
+            start_core(config, shape, core, endpoint, tap.clone())
+        };
         let pilots = (0..).zip(endpoints).map(start).collect::<Result<Vec<_>, Error>>()?;
         let Shape { aggregators, values_max, mtu_bytes } = shape;
         Ok(SwitchDaemon { pilots, address, aggregators, values_max, mtu_bytes })
@@ -255,7 +270,8 @@ fn start_core(
     shape: Shape,
     core: u64,
     endpoint: Endpoint,
-) -> Result<Pilot<Lossy<Switch>>, Error> {
+    tap: Option<Tap>,
+) -> Result<Pilot<CoreMachine>, Error> {
     let address = endpoint.local_address();
     let network = Network::of(address.ip());
     let node = node_of(network, address)?;
@@ -267,19 +283,20 @@ fn start_core(
         ..tuning::switch(node, config.secrets)
     };
     let switch: Switch = Switch::new(switch)?;
-    let machine = Lossy::new(switch, config.loss, config.seed.wrapping_add(core));
+    let machine = Lossy::new(Tapped::new(switch, tap), config.loss, config.seed.wrapping_add(core));
     let driver = DriverConfig { node, wait: config.wait, ..DriverConfig::default() };
     let driver = Driver::new(driver, endpoint, Peers::in_network(network), machine)?;
     Pilot::start(&format!("thalweg-switch-{core}"), driver, |_| {})
 }
 
-fn snapshot_of(driver: &Driver<Lossy<Switch>>) -> SwitchSnapshot {
+fn snapshot_of(driver: &Driver<CoreMachine>) -> SwitchSnapshot {
     let lossy = driver.machine();
+    let switch = lossy.machine().machine();
     SwitchSnapshot {
         net: *driver.stats(),
-        switch: *lossy.machine().stats(),
+        switch: *switch.stats(),
         lost_on_purpose: lossy.lost(),
-        occupancy: lossy.machine().occupancy(),
+        occupancy: switch.occupancy(),
         ..SwitchSnapshot::default()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
-use thalweg::internal::{Event, listen};
+use thalweg::internal::{Event, Tap, listen};
 use thalweg::{Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
@@ -38,26 +38,31 @@ static JOBS: AtomicU32 = AtomicU32::new(0);
 impl Cluster {
     /// A cluster whose switch loses this share of packets.
     pub fn losing(loss: f64) -> Cluster {
-        Cluster::start(1, loss, true)
+        Cluster::start(1, loss, true, None)
+    }
+
+    /// A cluster whose switch is behind a tap.
+    pub fn tapped(tap: Tap) -> Cluster {
+        Cluster::start(1, 0.0, true, Some(tap))
     }
 
     /// The same with daemons on this number of cores.
     pub fn on_cores(cores: u16, loss: f64) -> Cluster {
-        Cluster::start(cores, loss, true)
+        Cluster::start(cores, loss, true, None)
     }
 
     /// A cluster whose switch nobody names.
     pub fn without_switch() -> Cluster {
-        Cluster::start(1, 0.0, false)
+        Cluster::start(1, 0.0, false, None)
     }
 
-    fn start(cores: u16, loss: f64, is_switch_named: bool) -> Cluster {
+    fn start(cores: u16, loss: f64, is_switch_named: bool, tap: Option<Tap>) -> Cluster {
         let loopback = ([127, 0, 0, 1], 0).into();
         let mut switch = SwitchDaemonConfig::new(loopback, SECRET);
         (switch.loss, switch.cores) = (loss, cores);
         // Tests count packets.
         switch.mtu_bytes = Some(1_500);
-        let switch = SwitchDaemon::start(&switch).expect("a switch starts on loopback");
+        let switch = SwitchDaemon::start_tapped(&switch, tap).expect("a switch starts on loopback");
         let mut server = ServerDaemonConfig::new(loopback, SECRET);
         server.switch = is_switch_named.then(|| switch.address());
         server.cores = cores;

@@ -8,6 +8,7 @@ mod cores;
 mod deliveries;
 mod direct;
 mod halves;
+mod importance;
 mod limits;
 mod pacing;
 mod posted;

@@ -97,8 +97,12 @@ fn what_is_supplied_says_who_is_missing() {
 
 /// Three fragments of four are small, and one is large. Half of them may be missing.
 fn uneven(importance: Importance) -> Bench {
+    uneven_with(Config { importance, ..Config::default() })
+}
+
+fn uneven_with(config: Config) -> Bench {
     let control = Fixed { bytes: 1 << 20 }.into();
-    let mut bench = Bench::with(setup(), Config { control, importance, ..Config::default() });
+    let mut bench = Bench::with(setup(), Config { control, ..config });
     let half = Reliability::Bounded(LossShare::from_parts(128));
     let values = [1.0, 9.0, 2.0, 1.0].into_iter().flat_map(|value| [value; 4]);
     bench.worker.submit_with(bench.now, Tensor::from(values.collect::<Vec<f32>>()), half);
@@ -122,6 +126,11 @@ fn large_values_are_important_and_the_others_may_be_dropped() {
     bench.expire();
     let asked: Vec<_> = bench.sent().iter().map(|sent| sent.query().important).collect();
     assert_eq!(asked, expected);
+    let importance = Importance::PacketMean;
+    let config = Config { importance, droppable_ecn: Ecn::Capable, ..Config::default() };
+    let sent = uneven_with(config).sent();
+    let found: Vec<_> = sent.iter().map(|sent| sent.gradient().importance).collect();
+    assert_eq!((found, droppable(&sent)), (expected.map(says).to_vec(), vec![false; 4]));
     let mut alike = uneven(Importance::All);
     let sent = alike.sent();
     assert_eq!(droppable(&sent), [false; 4]);
