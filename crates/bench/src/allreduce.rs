@@ -340,6 +340,8 @@ impl Outcome {
             "hosts": arguments.hosts,
             "racks": arguments.racks,
             "mb": arguments.mb,
+            "rate_bps": arguments.lab.then(|| arguments.rate.as_bps()),
+            "per_packet": arguments.per_packet,
             "mtu": arguments.lab.then_some(arguments.mtu),
             "dtype": arguments.dtype.name(),
             "loss": arguments.loss,

@@ -74,6 +74,7 @@ coverage!(
     mark_halvings,
     duplicate_parameters,
     differing,
+    further_trees,
 );
 
 impl Coverage {
@@ -91,6 +92,10 @@ impl Coverage {
 
     pub fn add_differing(&mut self, jobs: u64) {
         self.differing += jobs;
+    }
+
+    pub fn add_further_trees(&mut self, trees: u64) {
+        self.further_trees += trees;
     }
 
     pub fn add_switch(&mut self, stats: &switch::Stats) {

@@ -187,7 +187,7 @@ impl<'a> Swarm<'a> {
         self.lives += 1;
         let plan = &self.plan.jobs[job];
         let node = plan.workers[rank];
-        let paths = plan.servers.iter().map(|&server| self.plan.path(plan.way, node, server));
+        let paths = plan.servers.iter().map(|&server| self.plan.path(plan, node, server));
         let process = Process { node, life: self.lives };
         Seat {
             life: self.lives,

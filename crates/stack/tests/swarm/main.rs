@@ -44,6 +44,7 @@ fn run(seed: u64) -> Result<Coverage, String> {
     fabric.run(&mut Bystander, Limit::until(swept));
     let mut coverage = Coverage::default();
     coverage.add_differing(swarm.differing());
+    coverage.add_further_trees(plan.jobs.iter().filter(|job| job.tree > 0).count() as u64);
     coverage.add_network(&fabric.stats());
     for switch in plan.switches() {
         let program = fabric.program::<Checked<Switch>>(switch).expect("it was installed");

@@ -33,9 +33,11 @@ pub struct Plan {
     pub holds_to_share: bool,
 }
 
-/// One job.
-#[derive(Debug)]
+/// One job, or one tree of a job that has several.
+#[derive(Clone, Debug)]
 pub struct JobPlan {
+    /// Number of the tree, from 0.
+    pub tree: u32,
     pub workers: Vec<NodeId>,
     pub servers: Vec<NodeId>,
     pub way: Way,
@@ -149,7 +151,27 @@ impl Plan {
         plan.draw_difference(&mut rng.stream("difference"));
         plan.draw_elements(&mut rng.stream("elements"));
         plan.draw_importance(&mut rng.stream("importance"));
+        plan.draw_trees(&mut rng.stream("trees"));
         plan
+    }
+
+    /// In some runs a job has two or three trees, as where ranks have several sending threads. Each has an id of its own, and
+    /// sums consecutive parts of the operations between the same hosts (F-04).
+    fn draw_trees(&mut self, draw: &mut Rng) {
+        let trees = 2 + draw.below(2);
+        let at = draw.below(self.jobs.len() as u64) as usize;
+        // Ranks that differ in one tree end the job: the control channel does so, which is not in here.
+        if !draw.chance(0.25) || self.jobs[at].difference.is_some() {
+            return;
+        }
+        let whole = self.jobs[at].clone();
+        let part_of = |tree: u64| {
+            let part = |values: &u64| values * (tree + 1) / trees - values * tree / trees;
+            let operations = whole.operations.iter().map(|values| part(values).max(1)).collect();
+            JobPlan { tree: tree as u32, operations, ..whole.clone() }
+        };
+        self.jobs[at] = part_of(0);
+        self.jobs.extend((1..trees).map(part_of));
     }
 
     /// In half of the jobs some operations have values of 16 bits.
@@ -267,12 +289,12 @@ impl Plan {
         (self.hosts()..self.hosts() + self.racks + self.spines).map(NodeId)
     }
 
-    /// The switches that sum for a worker of a job on the way to a server.
-    pub fn path(&self, way: Way, worker: NodeId, server: NodeId) -> Vec<NodeId> {
+    /// The switches that sum for a worker of a job on the way to a server. Trees of a job take turns at the spines.
+    pub fn path(&self, job: &JobPlan, worker: NodeId, server: NodeId) -> Vec<NodeId> {
         let rack = |host: NodeId| NodeId(self.hosts() + host.0 / self.hosts_per_rack);
-        let spine = NodeId(self.hosts() + self.racks);
+        let spine = NodeId(self.hosts() + self.racks + job.tree % self.spines);
         let (own, last) = (rack(worker), rack(server));
-        match way {
+        match job.way {
             Way::Straight => vec![],
             Way::Rack => vec![own],
             _ if own == last => vec![last],
@@ -367,6 +389,7 @@ impl JobPlan {
         // Now and then servers are on workers' hosts.
         let first = if draw.chance(0.2) { 0 } else { servers };
         JobPlan {
+            tree: 0,
             servers: nodes[..servers].to_vec(),
             workers: nodes[first..first + workers].to_vec(),
             way: [Way::TwoLevels, Way::TwoLevels, Way::ThreeLevels, Way::Rack, Way::Straight]

@@ -1,6 +1,6 @@
 //! The tests, written once for all arms.
 
-use thalweg::Numeric;
+use thalweg::{Numeric, bf16, f16};
 use thalweg_aggregate::Recovery;
 use thalweg_core::Rng;
 
@@ -60,6 +60,16 @@ pub fn what_fixed_point_cannot_hold_goes_in_floats(arm: Arm) {
         run(arm, &Job { numeric, ..Job::of(3, &[20_000], small_or_strange) });
         run(arm, &Job { numeric, ..Job::of(3, &[20_000], small_or_large) });
     }
+}
+
+/// Two bytes a value on every hop, and an error within that of their roundings, whatever is lost.
+// spec: F-02 machine, simulator, sockets
+pub fn halves_stay_narrow_and_within_their_roundings(arm: Arm) {
+    let lengths = [704 * 40 + 9, 1, 704];
+    let trouble = Trouble::Loss;
+    run(arm, &Job::of_halves::<bf16>(3, &lengths, small_or_strange));
+    run(arm, &Job { trouble, ..Job::of_halves::<bf16>(3, &lengths, small_or_large) });
+    run(arm, &Job { trouble, ..Job::of_halves::<f16>(3, &lengths, small_or_strange) });
 }
 
 // spec: machine, simulator, sockets

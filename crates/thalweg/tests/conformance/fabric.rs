@@ -34,6 +34,12 @@ pub fn bodies_of(numeric: Numeric) -> Bodies {
     }
 }
 
+/// The values of a sum in single precision.
+pub fn wide_values(sum: &Tensor) -> Vec<f32> {
+    let sum = sum.clone().widened();
+    sum.values().expect("values were handed over").to_vec()
+}
+
 pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     let (server, switch) = (NodeId(job.ranks()), NodeId(job.ranks() + 1));
     let nodes: Vec<NodeId> = (0..job.ranks()).map(NodeId).collect();
@@ -53,6 +59,12 @@ pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
     assert_eq!(fabric.run(&mut listener, Limit::until(end)), Pause::Done);
     fabric.check().expect("packets are conserved");
     assert_eq!(listener.restarts, u32::from(job.trouble == Trouble::SwitchRestart));
+    for node in &nodes {
+        let Some(Participant::Aggregate(worker)) = fabric.machine(*node).participant(JOB) else {
+            panic!("{node:?} has left");
+        };
+        job.check_sent(worker.stats().fragments_sent);
+    }
     let switch = fabric.program::<Switch>(switch).expect("it was installed");
     assert!(switch.stats().gradients > 0, "the switch, or its successor, has worked");
     let flushed = switch.stats().flushed;
@@ -90,8 +102,8 @@ fn host(node: NodeId, job: &Job, setup: &Arc<Setup>, server: NodeId) -> Training
     let mut worker = Worker::new(worker::Config::default()).expect("the defaults work");
     worker.set_key(Some(Key::derive(&SECRET, JOB, setup.epoch)));
     assert!(worker.adopt(Time::ZERO, Arc::clone(setup), node.0));
-    for tensor in job.tensors_of(node.0) {
-        worker.submit(Time::ZERO, Tensor::from(tensor));
+    for tensor in job.typed_tensors_of(node.0) {
+        worker.submit(Time::ZERO, tensor);
     }
     host.enter(JOB, Participant::Aggregate(Box::new(worker)));
     host
@@ -146,8 +158,7 @@ impl Director<TrainingHost> for Listener {
         if let Event::Sum { event: SumEvent::Finished { operation, tensor, coverage }, .. } = event
         {
             assert!(coverage.is_exact(), "{coverage:?}");
-            let sum = tensor.values().expect("values were handed over").to_vec();
-            self.sums[node.index()][operation.0 as usize] = sum;
+            self.sums[node.index()][operation.0 as usize] = wide_values(&tensor);
             self.left -= 1;
         }
     }

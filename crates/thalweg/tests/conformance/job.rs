@@ -2,7 +2,8 @@
 
 use thalweg::Numeric;
 use thalweg_aggregate::Recovery;
-use thalweg_core::Rng;
+use thalweg_core::{Element, Rng};
+use thalweg_values::{Float, Tensor};
 
 use crate::cluster::Racks;
 
@@ -12,9 +13,22 @@ pub struct Job {
     pub recovery: Recovery,
     /// On sockets; the other arms have one rack.
     pub racks: Racks,
-    /// By operation, then by rank.
+    /// Type of the values.
+    pub element: Element,
+    /// By operation, then by rank, each value as its type has it.
     pub tensors: Vec<Vec<Vec<f32>>>,
     pub trouble: Trouble,
+}
+
+/// Roundings of a contribution: at the switch of its rack and at the server.
+const ROUNDINGS: f64 = 2.0;
+
+/// Largest error of one rounding.
+struct Rounding {
+    /// Relative to the value.
+    unit: f64,
+    /// Of a subnormal value.
+    least: f64,
 }
 
 /// What happens while the job runs.
@@ -48,23 +62,54 @@ impl Job {
             numeric: Numeric::Float,
             recovery: Recovery::Selective,
             racks: Racks::ONE,
+            element: Element::F32,
             tensors,
             trouble: Trouble::Nothing,
         }
+    }
+
+    /// The same with values of 16 bits, rounded to their type.
+    pub fn of_halves<T: Float>(
+        ranks: u32,
+        lengths: &[usize],
+        value: impl Fn(&mut Rng) -> f32,
+    ) -> Job {
+        let rounded = |draw: &mut Rng| T::round(value(draw)).widen();
+        Job { element: T::ELEMENT, ..Job::of(ranks, lengths, rounded) }
     }
 
     pub fn ranks(&self) -> u32 {
         self.tensors[0].len() as u32
     }
 
-    /// The number of packets that each rank's values fill.
+    /// The number of packets that each rank's values fill: twice as many of 16 bits fit as of 32.
     pub fn fragments(&self) -> u64 {
-        self.tensors.iter().map(|operation| operation[0].len().div_ceil(352) as u64).sum()
+        let values = if self.rounding().is_some() { 704 } else { 352 };
+        self.tensors.iter().map(|operation| operation[0].len().div_ceil(values) as u64).sum()
+    }
+
+    /// Checks the packets that a rank has sent for the first time, where values have 16 bits: two bytes each.
+    pub fn check_sent(&self, fragments_sent: u64) {
+        let expected = self.rounding().map(|_| self.fragments());
+        assert!(expected.is_none_or(|expected| fragments_sent == expected), "{fragments_sent}");
     }
 
     /// The tensors of one rank, by operation.
     pub fn tensors_of(&self, rank: u32) -> impl Iterator<Item = Vec<f32>> + '_ {
         self.tensors.iter().map(move |operation| operation[rank as usize].clone())
+    }
+
+    /// The same as machines take them.
+    pub fn typed_tensors_of(&self, rank: u32) -> impl Iterator<Item = Tensor> + '_ {
+        self.tensors_of(rank).map(|wide| {
+            let mut tensor = match self.element {
+                Element::F16 => Tensor::F16(vec![Default::default(); wide.len()].into()),
+                Element::Bf16 => Tensor::Bf16(vec![Default::default(); wide.len()].into()),
+                _ => return wide.into(),
+            };
+            tensor.slice_mut(0..wide.len() as u64).round(&wide);
+            tensor
+        })
     }
 
     /// Checks all sums, by rank and then by operation: right, and the same bits at every rank.
@@ -94,13 +139,23 @@ impl Job {
         }
         let is_whole = |part: f32| part.fract() == 0.0 && part.abs() < 1e4;
         let magnitude: f64 = parts.clone().map(|part| f64::from(part.abs())).sum();
-        let allowed = if parts.clone().all(is_whole) && self.step() < 0.1 {
-            0.0
-        } else {
-            f64::from(self.ranks()) * (magnitude * f64::from(f32::EPSILON) + self.step())
+        let wide = f64::from(self.ranks()) * (magnitude * f64::from(f32::EPSILON) + self.step());
+        let allowed = match self.rounding() {
+            Some(Rounding { unit, least }) => wide + ROUNDINGS * (unit * magnitude + least),
+            None if parts.clone().all(is_whole) && self.step() < 0.1 => 0.0,
+            None => wide,
         };
         let error = (f64::from(value) - exact).abs();
         assert!(error <= allowed, "{place} is {value}, not {exact} within {allowed}");
+    }
+
+    /// Cost of rounding to 16 bits. `None` where values have 32.
+    fn rounding(&self) -> Option<Rounding> {
+        match self.element {
+            Element::F16 => Some(Rounding { unit: 2_f64.powi(-11), least: 2_f64.powi(-25) }),
+            Element::Bf16 => Some(Rounding { unit: 2_f64.powi(-8), least: 2_f64.powi(-134) }),
+            _ => None,
+        }
     }
 
     /// What rounding a contribution to fixed point may cost, with the least scale.

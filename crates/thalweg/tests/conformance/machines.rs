@@ -5,9 +5,8 @@ use std::sync::Arc;
 use thalweg_aggregate::worker::Event;
 use thalweg_aggregate::{JobParameters, Recovery, Setup};
 use thalweg_core::{JobId, Reports};
-use thalweg_values::Tensor;
 
-use crate::fabric::bodies_of;
+use crate::fabric::{bodies_of, wide_values};
 use crate::hand::{Faults, Table, node, setup};
 use crate::job::{Job, Trouble};
 
@@ -25,8 +24,8 @@ pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
         table.faults = Faults { loss: 0.03, copies: 0.03, overtaking: 0.03 };
     }
     for (rank, worker) in (0..).zip(&mut table.workers) {
-        for tensor in job.tensors_of(rank) {
-            worker.submit(table.now, Tensor::from(tensor));
+        for tensor in job.typed_tensors_of(rank) {
+            worker.submit(table.now, tensor);
         }
     }
     let mut sums = vec![vec![Vec::new(); job.tensors.len()]; nodes.len()];
@@ -37,14 +36,14 @@ pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {
             while let Some(Event::Finished { operation, missing_below, .. }) = worker.poll_event() {
                 assert_eq!(missing_below, 0);
                 let sum = worker.tensor(operation).expect("it is held until released");
-                sums[operation.0 as usize] =
-                    sum.values().expect("values were handed over").to_vec();
+                sums[operation.0 as usize] = wide_values(sum);
                 worker.release(operation);
                 left -= 1;
             }
         }
         if left == 0 {
             assert!(!is_restart_due, "it was over before the switch could restart");
+            table.workers.iter().for_each(|worker| job.check_sent(worker.stats().fragments_sent));
             let flushed = table.switch.stats().flushed;
             assert_eq!(flushed > 0, job.recovery == Recovery::Paper, "{flushed} flushed");
             return Some(sums);

@@ -31,6 +31,7 @@ macro_rules! arms {
                 values_that_no_integer_has,
                 fixed_point,
                 what_fixed_point_cannot_hold_goes_in_floats,
+                halves_stay_narrow_and_within_their_roundings,
                 loss_changes_nothing,
                 a_switch_that_restarts_in_the_middle_changes_nothing,
                 the_papers_recovery_changes_nothing,

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use thalweg::{Handle, Policy, Reduce, Reduced, Session};
+use thalweg::{Handle, Policy, Reduce, Reduced, Session, Value, bf16, f16};
 use thalweg_aggregate::{Recovery, switch, worker};
+use thalweg_core::Element;
 use thalweg_lab::Spec;
 use thalweg_lab::testing::build_or_skip;
+use thalweg_values::Float;
 
 use crate::cluster::{Cluster, Ground, Racks};
 use crate::job::{Job, Trouble};
@@ -39,7 +41,11 @@ fn run(cluster: Cluster, job: &Job) -> Vec<Vec<Vec<f32>>> {
             config.policy = Policy::default().numeric(job.numeric);
             config.recovery = job.recovery;
         },
-        |session| (sums(session, job), session.counters().expect("it runs").worker),
+        |session| {
+            let sums = typed_sums(session, job);
+            job.check_sent(fragments_sent(session));
+            (sums, session.counters().expect("it runs").worker)
+        },
         |cluster| match job.trouble {
             Trouble::SwitchRestart => restart_in_the_middle(cluster),
             Trouble::Nothing | Trouble::Loss => cluster,
@@ -90,17 +96,34 @@ fn check_recovery(job: &Job, switches: &[switch::Stats], workers: &[worker::Stat
     assert_eq!(discarded > 0, job.racks != Racks::ONE, "{counts}");
 }
 
+fn typed_sums(session: &Session, job: &Job) -> Vec<Vec<f32>> {
+    match job.element {
+        Element::F16 => sums::<f16>(session, job),
+        Element::Bf16 => sums::<bf16>(session, job),
+        _ => sums::<f32>(session, job),
+    }
+}
+
+/// Number of fragments that all sending threads have sent.
+fn fragments_sent(session: &Session) -> u64 {
+    let worker = |thread: u32| session.counters_of(thread as usize).expect("it runs").worker;
+    (0..session.threads()).map(|thread| worker(thread).fragments_sent).sum()
+}
+
 /// All operations at once.
-fn sums(session: &Session, job: &Job) -> Vec<Vec<f32>> {
-    let begin = |tensor: Vec<f32>| session.all_reduce(tensor, Reduce::Sum);
+fn sums<T: Value + Float>(session: &Session, job: &Job) -> Vec<Vec<f32>> {
+    let begin = |wide: Vec<f32>| {
+        let tensor = wide.into_iter().map(T::round).collect::<Vec<T>>();
+        session.all_reduce(tensor, Reduce::Sum)
+    };
     let handles: Vec<_> = job.tensors_of(session.rank()).map(begin).collect();
     let end = Instant::now() + LIMIT;
-    let wait = |mut handle: Handle<Reduced<Vec<f32>>>| {
+    let wait = |mut handle: Handle<Reduced<Vec<T>>>| {
         let left = end.saturating_duration_since(Instant::now());
         let Some(sum) = handle.wait_timeout(left) else {
             panic!("not ended within {LIMIT:?}: {:?}", session.counters());
         };
-        sum.expect("it ends well").values
+        sum.expect("it ends well").values.into_iter().map(T::widen).collect()
     };
     handles.into_iter().map(wait).collect()
 }
