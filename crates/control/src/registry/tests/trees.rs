@@ -95,6 +95,27 @@ fn a_job_has_as_many_trees_as_all_ranks_have_threads_and_is_one_job() {
     assert_eq!((jobs.len(), jobs[0].ranks.len()), (1, 2));
 }
 
+/// Trees take turns at the cores of the switch, and at those of the server, of which there may be another number.
+// spec: F-03 machine
+#[test]
+fn every_tree_goes_through_one_core_of_the_switch_and_one_of_the_server() {
+    let mut hall = Hall { limits: Some(SwitchLimits { cores: 3, ..LIMITS }), ..Hall::new(2) };
+    hall.registry.cluster.server_cores = 2;
+    for rank in 0..2 {
+        let offered = offers(&hall, rank, 4);
+        hall.attend(Join { switch: Some(SWITCH), ..offered }).unwrap();
+    }
+    (0..4).for_each(|tree| answer(&mut hall, tree, 1, None));
+    hall.look();
+    let ports = (0..4).map(|tree| {
+        let setup = hall.registry.registrar.setup(id(&hall, tree)).unwrap();
+        let tree = &setup.trees[0];
+        assert_eq!(tree.first_hop(0), tree.first_hop(1));
+        (tree.first_hop(0).0 - SWITCH.0, tree.server().0 - SERVER.0)
+    });
+    assert_eq!(ports.collect::<Vec<_>>(), [(0, 0), (16, 16), (32, 0), (0, 16)]);
+}
+
 // spec: F-04 machine
 #[test]
 fn ranks_of_one_host_have_one_tree() {
