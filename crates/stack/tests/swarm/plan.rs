@@ -170,8 +170,8 @@ impl Plan {
             let operations = whole.operations.iter().map(|values| part(values).max(1)).collect();
             JobPlan { tree: tree as u32, operations, ..whole.clone() }
         };
-        self.jobs[at] = part_of(0);
         self.jobs.extend((1..trees).map(part_of));
+        self.jobs[at] = part_of(0);
     }
 
     /// In half of the jobs some operations have values of 16 bits.
