@@ -1,6 +1,8 @@
 //! Load tables over real connections on loopback.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use thalweg_control::pacing::{
@@ -8,7 +10,7 @@ use thalweg_control::pacing::{
 };
 use thalweg_control::token::{Pattern, Role, Token};
 use thalweg_control::v1::pacing_client::PacingClient;
-use thalweg_control::{Access, Credentials, ServiceError, v1};
+use thalweg_control::{Access, Credentials, ServiceError, WallClock, v1};
 use thalweg_core::{JobId, NodeId, Rate};
 use thalweg_pace::board::{AgentId, Plan, Question, Route, Update, Verdict};
 use thalweg_pace::path::Progress;
@@ -195,30 +197,76 @@ fn beyond_loopback_there_is_no_service_without_credentials() {
     let nothing = config("0.0.0.0:0", None);
     let nothing = PacingConfig { credentials: Credentials::default(), ..nothing };
     assert!(matches!(PacingService::start(nothing), Err(ServiceError::Open(_))));
+    let service = service(Some("sesame"));
+    let address = service.local_address();
+    assert_eq!(codes(address, Some("sesame"), 1), [Code::Ok; 2]);
+    for token in [None, Some("sesam")] {
+        assert_eq!(codes(address, token, 2), [Code::Unauthenticated; 2], "{token:?}");
+    }
+    assert_eq!((service.stats().fetches, service.stats().updates), (1, 1));
+}
+
+/// The codes of both calls with a token: feedback, and schedules of this number.
+fn codes(address: SocketAddr, shown: Option<&str>, sequence: u64) -> [Code; 2] {
+    fn code<T>(result: Result<T, CallError>) -> Code {
+        match result {
+            Ok(_) => Code::Ok,
+            Err(CallError::Refused { code, .. }) => code,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    run(async {
+        let mut caller = Caller::connect(&access(address, shown), Settings::default())
+            .await
+            .expect("it listens");
+        [
+            code(caller.fetch(now(), &[]).await),
+            code(caller.update(&update(sequence, now(), 1)).await),
+        ]
+    })
+}
+
+/// An agent plans for all jobs of its host: none but a token of an operator that is valid opens either call.
+// spec: C-10, E-04 sockets
+#[test]
+fn a_token_that_is_not_of_an_operator_and_valid_opens_no_call() {
+    const EXPIRES: u64 = 5_000;
     let signed = |role, secret: &Secret| {
         let jobs = Pattern::new("*").expect("a pattern");
-        Token { id: 1, role, jobs, ranks_max: 1, expires: u64::MAX }.sign(secret)
+        Token { id: 1, role, jobs, ranks_max: 1, expires: EXPIRES }.sign(secret)
     };
-    let service = service(Some("sesame"));
-    run(async {
-        let tried = async |token| {
-            let access = access(service.local_address(), token);
-            let mut caller = Caller::connect(&access, Settings::default()).await.unwrap();
-            caller.fetch(now(), &[]).await.map(drop)
-        };
-        tried(Some("sesame")).await.unwrap();
-        let operators = signed(Role::Operator, &SECRET);
-        tried(Some(&operators)).await.unwrap();
-        let foreign = signed(Role::Operator, &Secret([8; 16]));
-        for token in [None, Some("sesam"), Some(foreign.as_str())] {
-            let refused = tried(token).await.unwrap_err();
-            assert!(matches!(refused, CallError::Refused { code: Code::Unauthenticated, .. }));
-        }
-        // An agent plans for all jobs of its host.
-        let tenants = signed(Role::Tenant, &SECRET);
-        let refused = tried(Some(&tenants)).await.unwrap_err();
-        assert!(matches!(refused, CallError::Refused { code: Code::PermissionDenied, .. }));
+    let time = Arc::new(AtomicU64::new(EXPIRES - 1));
+    let clock = Arc::clone(&time);
+    let config = config("127.0.0.1:0", None);
+    let credentials = Credentials {
+        required: true,
+        clock: WallClock(Arc::new(move || clock.load(Ordering::Relaxed))),
+        ..config.credentials
+    };
+    let service = PacingService::start(PacingConfig { credentials, ..config }).unwrap();
+    let address = service.local_address();
+    let operators = signed(Role::Operator, &SECRET);
+    assert_eq!(codes(address, Some(&operators), 1), [Code::Ok; 2]);
+    let tenants = signed(Role::Tenant, &SECRET);
+    assert_eq!(codes(address, Some(&tenants), 2), [Code::PermissionDenied; 2]);
+    let foreign = signed(Role::Operator, &Secret([8; 16]));
+    let altered = (0..operators.len()).map(|at| {
+        let mut altered = operators.clone().into_bytes();
+        altered[at] = if altered[at] == b'A' { b'B' } else { b'A' };
+        String::from_utf8(altered).expect("it is ASCII")
     });
+    // Each answer that somebody is denied is taken from a budget of 256: some of them show it.
+    let altered: Vec<String> = altered.step_by(5).collect();
+    assert!(altered.len() > 10 && altered.len() < 60);
+    let refused = [None, Some("sesame"), Some(foreign.as_str())];
+    for shown in refused.into_iter().chain(altered.iter().map(|token| Some(token.as_str()))) {
+        assert_eq!(codes(address, shown, 2), [Code::Unauthenticated; 2], "{shown:?}");
+    }
+    time.store(EXPIRES, Ordering::Relaxed);
+    for expired in [&operators, &tenants] {
+        assert_eq!(codes(address, Some(expired), 2), [Code::Unauthenticated; 2]);
+    }
+    assert_eq!((service.stats().fetches, service.stats().updates), (1, 1), "nothing has changed");
 }
 
 // spec: C-11 sockets

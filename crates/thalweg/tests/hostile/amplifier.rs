@@ -31,17 +31,12 @@ pub struct Tenant {
     switch: SocketAddr,
     job: JobId,
     sent: u64,
-    sent_bytes: u64,
 }
 
 impl Tenant {
     pub fn new(switch: SocketAddr, job: JobId) -> Tenant {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        Tenant { socket, switch, job, sent: 0, sent_bytes: 0 }
-    }
-
-    pub fn sent_bytes(&self) -> u64 {
-        self.sent_bytes
+        Tenant { socket, switch, job, sent: 0 }
     }
 
     /// Wants everything sent to an address.
@@ -62,7 +57,6 @@ impl Tenant {
             let packet = [&header[..], body].concat();
             self.socket.send_to(&packet, self.switch).expect("loopback has room");
             self.sent += 1;
-            self.sent_bytes += packet.len() as u64;
         }
         std::thread::sleep(Duration::from_micros(50));
     }

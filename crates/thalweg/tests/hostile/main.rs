@@ -5,6 +5,7 @@
 
 mod amplifier;
 mod attacker;
+mod attacks;
 #[path = "../common/cluster.rs"]
 mod cluster;
 #[path = "../../../net/tests/counting/mod.rs"]

@@ -1,29 +1,29 @@
-//! What each attack costs a job beside it. Prints a table; timings depend on the machine, and nothing here fails by them.
-//! `cargo test --release -p thalweg --test hostile measure -- --ignored --nocapture` runs it, on as many cores as there are.
+//! What each attack costs a job beside it. `measure` prints a table, and fails where an attack makes the median sum more than a
+//! tenth slower, on machines that have cores for attackers of their own.
 //!
-//! The attackers run on the cores of the daemons and of the victim, which no real one does. So they have the lowest priority,
-//! and get what the others leave: the victim computes between its sums, as training does. And every attack runs in turns: not
-//! at all, against daemons of its own that the victim does not use (a decoy), and against those of the victim. Decoy over none
-//! is what the attacker's processor time still costs; attack over decoy is what the attack itself does.
+//! `THALWEG_THREADS=3 cargo test --release -p thalweg --test hostile measure::measure -- --ignored --nocapture` runs it with
+//! three sending threads; without the variable there is one. It takes two to four minutes.
+//!
+//! Real attackers have hosts of their own. With at least [`CORES_TO_JUDGE`] cores attackers get the last four, and the victim and
+//! all daemons the others. With fewer they share all of them, attackers with the lowest priority, and nothing is judged but that
+//! sums are right: the victim computes between its sums, as training does, and attackers get what the others leave.
+//!
+//! Every attack runs in turns: not at all, against daemons of its own that the victim does not use (a decoy), and against those
+//! of the victim. Decoy over none is what the attacker's processor time and memory bandwidth cost; attacked over decoy is what the
+//! attack itself does, and what is judged.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thalweg::{Reduce, Session};
-use thalweg_control::{Access, AttendConfig, inquiry};
 
-use crate::amplifier;
-use crate::memory::{
-    Rank, flood as flood_of_fragments, flood_switch, node_of, rank_of, status_bytes, token,
-};
+use crate::attacks::{self, ATTACKS, FORGED, Targets};
+use crate::memory::{status_bytes, token};
 use crate::process::Process;
-use crate::sockets::{self, End};
-use crate::tenants;
+use crate::sockets::End;
 
 /// A sum of 1.2 MB, as a bucket of gradients has.
 const VALUES: usize = 300_000;
@@ -31,11 +31,22 @@ const VALUES: usize = 300_000;
 const COMPUTING: Duration = Duration::from_millis(20);
 const RANKS: u32 = 2;
 const LIMIT: Duration = Duration::from_secs(60);
-/// Time of one measurement, and the number of turns.
-const SLICE: Duration = Duration::from_millis(1_500);
-const TURNS: u32 = 5;
-/// Time that an attacker waits for an answer which its budget of calls may not allow.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// Time of one measurement, time that an attack goes on before it, and number of turns.
+const SLICE: Duration = Duration::from_millis(1_250);
+const LEAD: Duration = Duration::from_millis(200);
+const TURNS: u16 = 3;
+
+/// Median sum of the victim under attack, over that beside a decoy, at most.
+const SLOWER_MAX: f64 = 1.10;
+/// Attacks beyond it that are measured once more. More of them are no accident.
+const REPEATS_MAX: usize = 4;
+
+/// Cores of a machine that lets attackers have some of their own, and number of those.
+const CORES_TO_JUDGE: usize = 12;
+const CORES_OF_ATTACKERS: usize = 4;
+
+/// Number of sending threads of the victim.
+const THREADS: &str = "THALWEG_THREADS";
 
 /// A server and a switch, a process each.
 struct Daemons {
@@ -45,14 +56,14 @@ struct Daemons {
 }
 
 impl Daemons {
-    fn start() -> Daemons {
-        let server = format!("server {} {} 1", 64_u64 << 20, 512_u64 << 20);
+    fn start(cores: u16) -> Daemons {
+        let server = format!("server {} {} {cores}", 64_u64 << 20, 512_u64 << 20);
         let server = Process::start_in(&server, None);
-        let switch = Process::start_in("switch 16384 352", None);
+        let switch = Process::start_in(&format!("switch 16384 352 {cores}"), None);
         let addresses = [&server, &switch].map(|process| process.expect("at", LIMIT)).join(" ");
         let mut addresses = addresses.split(' ').map(|at| at.parse().expect("an address"));
         let mut next = || addresses.next().expect("three addresses");
-        let targets = Targets { server: next(), metrics: next(), switch: next() };
+        let targets = Targets { server: next(), metrics: next(), switch: next(), cores };
         Daemons { server, switch, targets }
     }
 
@@ -75,180 +86,52 @@ impl Daemons {
     }
 }
 
-/// Addresses that an attack goes to.
-#[derive(Clone, Copy)]
-struct Targets {
-    server: SocketAddr,
-    metrics: SocketAddr,
-    switch: SocketAddr,
+/// Cores that attackers, and all others, run on.
+struct Ground {
+    all: Vec<usize>,
+    /// Lists of cores as `taskset` takes them: of victim and daemons, and of attackers. `None` where they share all.
+    apart: Option<[String; 2]>,
 }
 
-type Attack = fn(Targets, &AtomicBool);
+impl Ground {
+    fn of_machine() -> Ground {
+        let all = allowed_cores();
+        let apart = (all.len() >= CORES_TO_JUDGE).then(|| {
+            let (victims, attackers) = all.split_at(all.len() - CORES_OF_ATTACKERS);
+            [victims, attackers].map(|cores| cores.iter().map(usize::to_string).collect::<Vec<_>>())
+        });
+        Ground { all, apart: apart.map(|lists| lists.map(|list| list.join(","))) }
+    }
 
-/// The attacks, by what was tried before daemons were guarded against them.
-const ATTACKS: [(&str, Attack); 13] = [
-    ("taking ranks of others", take_ranks),
-    ("registrations and lists without end", lists),
-    ("calls without a token", without_token),
-    ("messages without end on an open stream", messages),
-    ("jobs that reserve memory", greedy),
-    ("fragments that fill the memory of a job", fragments),
-    ("announcements and results to a victim", amplify),
-    ("contributions that name a victim as server", name_victim),
-    ("an own job's fragments to the victim's switch", through_switch),
-    ("connections that say nothing", idle),
-    ("connections without a token that never call", handshakes),
-    ("readers of metrics that do not read", slow_readers),
-    ("forged and random packets", forged),
-];
+    /// Restricts this thread, and all threads and processes that it starts, to the cores of the victim.
+    fn enter(&self) {
+        let Some([victims, _]) = &self.apart else { return };
+        let own = std::fs::read_link("/proc/thread-self").expect("procfs is there");
+        let thread = own.file_name().expect("it ends with the thread");
+        let mut taskset = Command::new("taskset");
+        let taskset = taskset.args(["-pc", victims]).arg(thread).stdout(Stdio::null());
+        assert!(taskset.status().expect("taskset is installed").success());
+    }
 
-fn take_ranks(to: Targets, is_over: &AtomicBool) {
-    let calls = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let calls = &calls;
-        for number in 0..2 {
-            scope.spawn(move || {
-                tenants::squat(to.server, (tenants::OWN, number), &["victim"], is_over, calls)
-            });
+    /// The program that starts an attacker.
+    fn launcher(&self) -> Vec<&str> {
+        match &self.apart {
+            Some([_, attackers]) => vec!["taskset", "-c", attackers],
+            None => vec!["nice", "-n", "19"],
         }
+    }
+}
+
+/// Cores that this thread may run on.
+fn allowed_cores() -> Vec<usize> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").expect("procfs is there");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let number = |text: &str| text.trim().parse::<usize>().expect("a number");
+    let ranges = list.expect("a line of its own").split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        number(first)..=number(last)
     });
-}
-
-fn lists(to: Targets, is_over: &AtomicBool) {
-    let (calls, seen) = (AtomicU64::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        let (calls, seen) = (&calls, &seen);
-        for number in 0..4 {
-            scope.spawn(move || tenants::list(to.server, is_over, calls, seen));
-            scope.spawn(move || {
-                tenants::squat(to.server, (tenants::OWN, number), &[], is_over, calls)
-            });
-        }
-    });
-}
-
-fn without_token(to: Targets, is_over: &AtomicBool) {
-    let access = Access { endpoint: to.server.to_string(), token: None, tls_ca: None };
-    while !is_over.load(Ordering::Relaxed) {
-        assert!(inquiry::topology(&access).is_err(), "nobody gets an answer without a token");
-    }
-}
-
-/// A job of two ranks, of which one says all the time how far it is, more often than it may.
-fn messages(to: Targets, is_over: &AtomicBool) {
-    // Of the last turn some messages may still be on their path.
-    static TURN: AtomicU64 = AtomicU64::new(0);
-    let turn = TURN.fetch_add(1, Ordering::Relaxed);
-    let name = format!("mallory speaks {turn}");
-    let rank = |rank| Rank::start(rank_of(to.server, 70 + turn, &name, (2, rank)));
-    let ranks = [rank(0), rank(1)];
-    ranks.iter().for_each(Rank::answer);
-    while !is_over.load(Ordering::Relaxed) {
-        for _ in 0..60 {
-            ranks[0].report_progress();
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn greedy(to: Targets, is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        let name = |job: u32| format!("mallory {job}");
-        let ranks: Vec<Rank> =
-            (0..8).map(|job| Rank::start(rank_of(to.server, 66, &name(job), (1, 0)))).collect();
-        for rank in &ranks {
-            rank.answer_within(PATIENCE);
-        }
-    }
-}
-
-fn fragments(to: Targets, is_over: &AtomicBool) {
-    let rank = |rank| Rank::start(rank_of(to.server, 67, "mallory flood", (2, rank)));
-    let ranks = [rank(0), rank(1)];
-    ranks.iter().for_each(Rank::answer);
-    let (setup, key) = ranks[0].adopt();
-    while !is_over.load(Ordering::Relaxed) {
-        flood_of_fragments(to.server, &setup, &key, is_over);
-    }
-}
-
-/// A job of two ranks below the switch of the victim, of which one sends with the job's key.
-fn through_switch(to: Targets, is_over: &AtomicBool) {
-    let rank = |rank| {
-        let own = rank_of(to.server, 68, "mallory below", (2, rank));
-        Rank::start(AttendConfig { switch: Some(node_of(to.switch)), ..own })
-    };
-    let ranks = [rank(0), rank(1)];
-    ranks.iter().for_each(Rank::answer);
-    let (setup, key) = ranks[0].adopt();
-    while !is_over.load(Ordering::Relaxed) {
-        flood_switch(to.switch, &setup, &key, is_over);
-    }
-}
-
-fn amplify(to: Targets, is_over: &AtomicBool) {
-    tenant(to, is_over, amplifier::Tenant::amplify_at);
-}
-
-fn name_victim(to: Targets, is_over: &AtomicBool) {
-    tenant(to, is_over, amplifier::Tenant::name_at);
-}
-
-/// A tenant that sends with the keys of its own job, and the bytes that reach a victim of it.
-fn tenant(
-    to: Targets,
-    is_over: &AtomicBool,
-    act: fn(&mut amplifier::Tenant, SocketAddr, SocketAddr),
-) {
-    let ranks = Rank::start(rank_of(to.server, 69, "mallory's", (1, 0)));
-    ranks.answer();
-    let (setup, _) = ranks.adopt();
-    let victim = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let mut tenant = amplifier::Tenant::new(to.switch, setup.job);
-    let mut reached = 0;
-    while !is_over.load(Ordering::Relaxed) {
-        act(&mut tenant, victim.local_addr().expect("it is bound"), to.server);
-        reached += amplifier::received(&victim).iter().map(Vec::len).sum::<usize>() as u64;
-    }
-    let factor = reached as f64 / tenant.sent_bytes() as f64;
-    println!(
-        "    {} bytes sent, {reached} bytes reached the victim: {factor:.5}",
-        tenant.sent_bytes()
-    );
-}
-
-fn idle(to: Targets, is_over: &AtomicBool) {
-    connect(to.server, &[], is_over);
-}
-
-/// The beginning of HTTP/2 and empty settings: the connection stands, and no call follows.
-fn handshakes(to: Targets, is_over: &AtomicBool) {
-    connect(to.server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", is_over);
-}
-
-fn slow_readers(to: Targets, is_over: &AtomicBool) {
-    let line = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100);
-    connect(to.metrics, &line, is_over);
-}
-
-/// Opens connections, one in a millisecond and up to 500 at a time, says something on each, and reads nothing.
-fn connect(to: SocketAddr, line: &[u8], is_over: &AtomicBool) {
-    let mut open = Vec::new();
-    while !is_over.load(Ordering::Relaxed) {
-        if let Ok(mut stream) = TcpStream::connect(to) {
-            // The other end may have hung up.
-            let _ = stream.set_nonblocking(true).and_then(|()| stream.write_all(line));
-            open.push(stream);
-        }
-        if open.len() > 500 {
-            open.clear();
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn forged(to: Targets, is_over: &AtomicBool) {
-    sockets::flood(1, &[to.switch, to.server], is_over, &AtomicU64::new(0));
+    ranges.flatten().collect()
 }
 
 /// Times of the victim's sums, in milliseconds.
@@ -277,105 +160,211 @@ fn sum(session: &Session, is_over: &AtomicBool, times: &Times) {
     }
 }
 
-/// Median time of a sum of the victim, while somebody is attacked or nobody is.
-fn sum_ms(times: &Times, attack: Option<(Attack, Targets)>) -> f64 {
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let end = End(&is_over);
-        if let Some((attack, targets)) = attack {
-            let is_over = &is_over;
-            scope.spawn(move || {
-                lower_priority();
-                attack(targets, is_over);
+/// A victim that sums, its daemons, and others that it does not use.
+struct Stage<'a> {
+    ground: &'a Ground,
+    daemons: Daemons,
+    decoy: Daemons,
+    times: &'a Times,
+    /// Number of attacks so far.
+    turn: u16,
+}
+
+impl Stage<'_> {
+    /// Runs while a victim with this number of sending threads sums. All of its sums are right if this returns.
+    fn run<T>(ground: &Ground, threads: u32, work: impl FnOnce(&mut Stage) -> T) -> T {
+        ground.enter();
+        // As many for each as leave some for the others.
+        let cores = if threads > 1 { 2 } else { 1 };
+        let (times, is_over) = (Times::default(), AtomicBool::new(false));
+        let [daemons, decoy] = [(); 2].map(|()| Daemons::start(cores));
+        let to = daemons.targets;
+        let mut stage = Stage { ground, daemons, decoy, times: &times, turn: 0 };
+        std::thread::scope(|scope| {
+            let (is_over, times) = (&is_over, &times);
+            let end = End(is_over);
+            let ranks = [0, 1].map(|rank| {
+                let builder = Session::builder(to.server.to_string(), "victim").rank(rank, RANKS);
+                let builder = builder.switch(to.switch.to_string()).token(token(5, "victim"));
+                scope.spawn(move || {
+                    let session = builder.threads(threads).share_memory(false).join();
+                    let session = session.expect("it joins");
+                    assert_eq!(session.threads(), threads);
+                    sum(&session, is_over, times);
+                    session.leave().expect("everything has ended");
+                })
             });
-            std::thread::sleep(SLICE / 5);
+            stage.wait_sums(20);
+            let result = work(&mut stage);
+            drop(end);
+            ranks.into_iter().for_each(|rank| rank.join().expect("all sums are right"));
+            result
+        })
+    }
+
+    /// Times of sums of the victim for a while, in which somebody is attacked or nobody is.
+    fn sums_beside(&mut self, attack: Option<(usize, Targets)>, slice: Duration) -> Vec<f64> {
+        let attacker = attack.map(|(number, to)| {
+            self.turn += 1;
+            let attacker = attacks::start(number, (to, self.turn), &self.ground.launcher());
+            std::thread::sleep(LEAD);
+            attacker
+        });
+        self.times.lock().expect("nobody panics with it").clear();
+        std::thread::sleep(slice);
+        self.wait_sums(5);
+        let times = self.times.lock().expect("nobody panics with it").clone();
+        // An error of the attacker ends the test.
+        attacker.iter().for_each(|attacker| drop(attacker.times_of("error")));
+        times
+    }
+
+    /// Waits until this number of sums has ended.
+    fn wait_sums(&self, count: usize) {
+        let begun = Instant::now();
+        while self.times.lock().expect("nobody panics with it").len() < count {
+            assert!(begun.elapsed() < LIMIT, "the victim sums");
+            std::thread::sleep(Duration::from_millis(10));
         }
-        times.lock().expect("nobody panics with it").clear();
-        std::thread::sleep(SLICE);
-        let times = times.lock().expect("nobody panics with it").clone();
-        drop(end);
-        median(times)
-    })
+    }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
+/// Sums of the victim without an attack, beside one on the decoy, and beside one on its own daemons.
+#[derive(Default)]
+struct Columns([Vec<f64>; 3]);
 
-/// Lowers the priority of this thread and of those that it will start, so that an attacker does not take the cores of its
-/// victim.
-fn lower_priority() {
-    let own = std::fs::read_link("/proc/thread-self").expect("procfs is there");
-    let thread = own.file_name().expect("it ends with the thread").to_owned();
-    let mut renice = Command::new("renice");
-    let renice = renice.args(["-n", "19", "-p"]).arg(thread).stdout(Stdio::null());
-    assert!(renice.status().expect("renice is installed").success());
+impl Columns {
+    /// Takes turns, so that what else changes on the machine is in all of them.
+    fn measure(stage: &mut Stage, number: usize) -> Columns {
+        let mut columns = Columns::default();
+        let (decoy, to) = (stage.decoy.targets, stage.daemons.targets);
+        for _ in 0..TURNS {
+            let turns = [None, Some((number, decoy)), Some((number, to))];
+            for (column, turn) in columns.0.iter_mut().zip(turns) {
+                column.extend(stage.sums_beside(turn, SLICE));
+            }
+        }
+        columns.0.iter_mut().for_each(|column| column.sort_by(f64::total_cmp));
+        columns
+    }
+
+    fn quantiles(&self, quantile: f64) -> [f64; 3] {
+        let at = |column: &Vec<f64>| column[(column.len() as f64 * quantile) as usize];
+        [&self.0[0], &self.0[1], &self.0[2]].map(at)
+    }
+
+    /// Median sum under attack, over that beside the decoy.
+    fn slower(&self) -> f64 {
+        let [_, decoyed, attacked] = self.quantiles(0.5);
+        attacked / decoyed
+    }
 }
 
 #[test]
 #[ignore = "takes minutes and a machine of its own: run it with --nocapture for the table"]
 fn measure() {
-    let (mut daemons, decoy) = (Daemons::start(), Daemons::start());
-    let (is_over, times) = (AtomicBool::new(false), Times::default());
-    std::thread::scope(|scope| {
-        let (is_over, times, to) = (&is_over, &times, daemons.targets);
-        let end = End(is_over);
-        let ranks: Vec<_> = (0..RANKS)
-            .map(|rank| {
-                let builder = Session::builder(to.server.to_string(), "victim").rank(rank, RANKS);
-                let builder = builder.switch(to.switch.to_string()).token(token(5, "victim"));
-                scope.spawn(move || {
-                    let session = builder.share_memory(false).join().expect("it joins");
-                    sum(&session, is_over, times);
-                    session.leave().expect("everything has ended");
-                })
-            })
-            .collect();
-        let begun = Instant::now();
-        while times.lock().expect("nobody panics with it").len() < 20 {
-            assert!(begun.elapsed() < LIMIT, "the victim sums");
-            std::thread::sleep(Duration::from_millis(10));
+    let (ground, began) = (Ground::of_machine(), Instant::now());
+    let threads = std::env::var(THREADS).map_or(1, |text| text.parse().expect("a number"));
+    describe(&ground, threads);
+    let failed = Stage::run(&ground, threads, |stage| {
+        let (mut failed, mut repeats) = (Vec::new(), 0);
+        for (number, (name, _)) in ATTACKS.into_iter().enumerate() {
+            let mut slower = row(stage, number, name);
+            if ground.apart.is_some() && slower > SLOWER_MAX && repeats < REPEATS_MAX {
+                repeats += 1;
+                slower = row(stage, number, &format!("{name}, once more"));
+            }
+            if slower > SLOWER_MAX {
+                failed.push(format!("{name}: {slower:.3}"));
+            }
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        println!(
-            "{cores} cores; time of a sum of the victim, as a multiple of that without an attack"
-        );
-        println!(
-            "| attack | no attack | at others | at the victim's daemons | server | switch | counted |"
-        );
-        println!("|---|---|---|---|---|---|---|");
-        for (name, attack) in ATTACKS {
-            row(&mut daemons, decoy.targets, times, (name, attack));
-        }
-        drop(end);
-        ranks.into_iter().for_each(|rank| rank.join().expect("all sums are right"));
+        failed
     });
-    println!("all sums of the victim were right");
+    println!("All sums of the victim were right. {} s.", began.elapsed().as_secs());
+    println!("Attacks whose last row is beyond {SLOWER_MAX:.2} of the decoy: {failed:?}.");
+    if ground.apart.is_some() {
+        assert!(failed.is_empty(), "{failed:?}");
+    } else {
+        println!("Not judged: fewer than {CORES_TO_JUDGE} cores, which attackers share.");
+    }
 }
 
-fn row(daemons: &mut Daemons, decoy: Targets, times: &Times, (name, attack): (&str, Attack)) {
-    let (before, memory) = (daemons.counts(), daemons.resident_mib());
-    let to = daemons.targets;
-    let mut medians = [Vec::new(), Vec::new(), Vec::new()];
-    for _ in 0..TURNS {
-        let turns = [None, Some((attack, decoy)), Some((attack, to))];
-        for (medians, turn) in medians.iter_mut().zip(turns) {
-            medians.push(sum_ms(times, turn));
+/// Prints the conditions and the head of the table.
+fn describe(ground: &Ground, threads: u32) {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = processor.lines().find_map(|line| line.strip_prefix("model name\t: "));
+    println!(
+        "{} cores ({}), Linux {}; sending threads of the victim: {threads}.",
+        ground.all.len(),
+        processor.unwrap_or("unknown"),
+        kernel.trim(),
+    );
+    match &ground.apart {
+        Some([victims, attackers]) => {
+            println!("Victim and daemons on cores {victims}, attackers on {attackers}.");
+            println!(
+                "Judged: the median under attack is at most {SLOWER_MAX:.2} of that beside the decoy; \
+                 up to {REPEATS_MAX} rows beyond it are measured once more."
+            );
         }
+        None => println!("All share the cores, attackers with the lowest priority: not judged."),
     }
-    let [none, decoyed, attacked] = medians.map(median);
-    let after = daemons.counts();
+    println!(
+        "Sums of {VALUES} values, {TURNS} turns of {SLICE:?} a column, {LEAD:?} into an attack."
+    );
+    println!(
+        "| attack | no attack | decoy / none | attacked / none | attacked / decoy | 95th percentile, attacked / decoy | server | switch | counted |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+}
+
+/// Measures an attack, prints its row, and returns how much slower it makes the median sum.
+fn row(stage: &mut Stage, number: usize, name: &str) -> f64 {
+    let (before, memory) = (stage.daemons.counts(), stage.daemons.resident_mib());
+    let columns = Columns::measure(stage, number);
+    let after = stage.daemons.counts();
     let counted = after.iter().filter_map(|(name, count)| {
         let more = count - before.get(name).copied().unwrap_or(0);
         (more > 0).then(|| format!("{name} {more}"))
     });
     let counted = counted.collect::<Vec<_>>().join(", ");
-    let after = daemons.resident_mib();
+    let after = stage.daemons.resident_mib();
     let [server, switch] = [0, 1].map(|at| format!("{} to {} MiB", memory[at], after[at]));
+    let ([none, decoyed, attacked], slower) = (columns.quantiles(0.5), columns.slower());
+    let [_, late_decoyed, late_attacked] = columns.quantiles(0.95);
     println!(
-        "| {name} | {none:.1} ms | {:.2} | {:.2} | {server} | {switch} | {counted} |",
+        "| {name} | {none:.2} ms | {:.2} | {:.2} | {slower:.3} | {:.2} | {server} | {switch} | {counted} |",
         decoyed / none,
         attacked / none,
+        late_attacked / late_decoyed,
     );
+    slower
+}
+
+/// A flood of forged packets makes sums at most three times as slow, as a coarse bound that holds on two busy cores.
+// spec: E-12 sockets
+#[test]
+fn a_flood_does_not_make_sums_collapse() {
+    const COLLAPSED: f64 = 3.0;
+    const TRIES: usize = 3;
+    let ground = Ground { apart: None, ..Ground::of_machine() };
+    let number = ATTACKS.iter().position(|(name, _)| *name == FORGED).expect("it is there");
+    let slice = Duration::from_millis(400);
+    Stage::run(&ground, 1, |stage| {
+        let (decoy, to) = (stage.decoy.targets, stage.daemons.targets);
+        // What others do on the machine meanwhile may be in one half of a try.
+        let is_bearable = (0..TRIES).any(|_| {
+            let [decoyed, attacked] = [decoy, to].map(|to| {
+                let mut times = stage.sums_beside(Some((number, to)), slice);
+                times.sort_by(f64::total_cmp);
+                times[times.len() / 2]
+            });
+            println!("beside the decoy {decoyed:.2} ms, attacked {attacked:.2} ms");
+            attacked <= COLLAPSED * decoyed
+        });
+        assert!(is_bearable, "sums are slower than {COLLAPSED} times in each of {TRIES} tries");
+        let forged = stage.daemons.counts()["switch forged"];
+        assert!(forged > 100, "{forged} forged packets came");
+    });
 }

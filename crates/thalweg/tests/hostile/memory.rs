@@ -122,7 +122,7 @@ fn fill_the_share_of_a_token(cores: u16) {
 #[test]
 fn a_rank_that_sends_everything_takes_no_more_than_the_budget_of_its_job() {
     let mut server = Server::start(1);
-    let switch = Process::start_in(&format!("switch {AGGREGATORS} {FRAGMENT_VALUES}"), None);
+    let switch = Process::start_in(&format!("switch {AGGREGATORS} {FRAGMENT_VALUES} 1"), None);
     let switch_address: SocketAddr = switch.expect("at", LIMIT).parse().expect("an address");
     let before = [server.resident_bytes(), status_bytes(&switch, "VmRSS:")];
     let (sums, span) = server.beside_an_honest_job(|server| {
@@ -390,7 +390,7 @@ fn reply(event: &ControlEvent) -> Option<FromRank> {
     }
 }
 
-/// Sends fragments of rank 0 as fast as the server can just take them, up to the furthest that a header can name.
+/// Sends fragments of rank 0 as fast as the server can just take them, from the furthest that a header can name on.
 pub fn flood(server: SocketAddr, setup: &Setup, key: &Key, is_over: &AtomicBool) {
     let above = setup.trees[0].branch(0).end();
     send_fragments(server, setup, key, is_over, |fresh| Gradient { level: above, ..fresh });
@@ -411,7 +411,7 @@ fn send_fragments(
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let branch = setup.trees[0].branch(0);
     let mut packet = vec![0_u8; 64 + setup.parameters.body_bytes()];
-    for sequence in (0..FLOOD_FRAGMENTS).chain(0..FLOOD_FRAGMENTS).chain(60_000..60_500) {
+    for sequence in (60_000..60_500).chain(0..FLOOD_FRAGMENTS).chain(0..FLOOD_FRAGMENTS) {
         if is_over.load(Ordering::Relaxed) {
             return;
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaemonConfig};
 use thalweg::metrics::Endpoint;
 
+use crate::attacks;
 use crate::cluster::SECRET;
 use crate::process::{MARK, ROLE};
 use crate::sealed;
@@ -18,8 +19,9 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     match role.split(' ').collect::<Vec<_>>()[..] {
         ["server", job_bytes, total_bytes, cores] => server(job_bytes, total_bytes, cores),
-        ["switch", aggregators, values] => switch(aggregators, values),
+        ["switch", aggregators, values, cores] => switch(aggregators, values, cores),
         ["tenant", server, switch, token, seed] => sealed::attack(server, switch, token, seed),
+        ["attack", ref words @ ..] => attacks::child(words),
         _ => panic!("no role {role}"),
     }
 }
@@ -45,7 +47,11 @@ fn server(job_bytes: &str, total_bytes: &str, cores: &str) {
             let dropped = snapshot.server.named().into_iter();
             let dropped = dropped
                 .filter(|(name, _)| ["forged", "unknown", "malformed", "beyond"].contains(name));
-            tell_counts(snapshot.refused.iter().copied().chain(refused).chain(dropped));
+            let closed =
+                metrics.closed().map(|(reason, count)| (format!("metrics_{reason}"), count));
+            let counts = snapshot.refused.iter().copied().chain(refused).chain(dropped);
+            let counts = counts.map(|(name, count)| (name.to_owned(), count));
+            tell_counts(counts.chain(closed));
         } else {
             let refused = memory.refused.memory + memory.refused.token_memory;
             tell(&format!("reserved {} {refused}", memory.reserved_bytes));
@@ -53,9 +59,9 @@ fn server(job_bytes: &str, total_bytes: &str, cores: &str) {
     }
 }
 
-fn switch(aggregators: &str, values: &str) {
+fn switch(aggregators: &str, values: &str, cores: &str) {
     let mut config = SwitchDaemonConfig::new(BIND.parse().expect("an address"), SECRET);
-    config.cores = 1;
+    config.cores = cores.parse().expect("a number");
     config.aggregators = Some(aggregators.parse().expect("a number"));
     config.values_max = Some(values.parse().expect("a number"));
     let switch = SwitchDaemon::start(&config).expect("a switch starts");
@@ -63,12 +69,13 @@ fn switch(aggregators: &str, values: &str) {
     for _ in io::stdin().lines().map_while(Result::ok) {
         let counts = switch.snapshot().expect("it runs").switch.named().into_iter();
         let names = ["forged", "malformed", "unknown_server", "other_version", "notices"];
-        tell_counts(counts.filter(|(name, _)| names.contains(name)));
+        let counts = counts.filter(|(name, _)| names.contains(name));
+        tell_counts(counts.map(|(name, count)| (name.to_owned(), count)));
     }
 }
 
 /// Counters, as `name=count` each.
-fn tell_counts(counts: impl Iterator<Item = (&'static str, u64)>) {
+fn tell_counts(counts: impl Iterator<Item = (String, u64)>) {
     let counts: Vec<String> = counts.map(|(name, count)| format!("{name}={count}")).collect();
     tell(&format!("counts {}", counts.join(" ")));
 }

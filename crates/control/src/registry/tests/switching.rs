@@ -1,7 +1,11 @@
 //! Switches that do not answer.
 // spec: E-09 machine
 
+use prost::Message as _;
+use thalweg_core::HEADER_BYTES;
+
 use super::*;
+use crate::convert;
 
 /// Three hosts below one switch, which answers.
 fn hall() -> Hall {
@@ -132,4 +136,41 @@ fn switches_that_nobody_uses_are_not_probed() {
     let mut hall = Hall::set_up(&["a", "b", "c"]);
     assert_eq!(pass(&mut hall, Span::from_s(20), false), 0);
     assert!(hall.done.is_empty());
+}
+
+/// Bytes that a registry has sent to a node that a rank names and that never answers, by time: at most those of the messages by
+/// which the rank has joined, of 20 headers, and of one header in ten seconds. The rank answers the round, or says nothing at all.
+// spec: E-13 machine
+#[test]
+fn a_node_that_an_idle_rank_names_gets_a_trickle() {
+    const FIRST: usize = 20 * HEADER_BYTES;
+    const EVERY: Span = Span::from_s(10);
+    for answers in [true, false] {
+        let mut hall = Hall { limits: None, ..Hall::new(1) };
+        let join = Join { switch: Some(SWITCH), ..hall.join(0, "a") };
+        let registration = Registration {
+            name: "train".into(),
+            workers: 1,
+            settings: hall.settings.clone(),
+            resume: None,
+        };
+        let joining = convert::to_registration(&registration).encoded_len()
+            + convert::to_join(&join).encoded_len();
+        hall.attend(join).unwrap();
+        if answers {
+            hall.answer_all(1, None);
+        }
+        let (began, mut sent) = (hall.now, 0);
+        while hall.now.since(began) < Span::from_s(600) {
+            hall.now += Span::from_ms(100);
+            hall.registry.tick(hall.now);
+            let probes = hall.look().iter().filter(|action| matches!(action, Action::Probe { .. }));
+            sent += probes.count() * HEADER_BYTES;
+            let later = hall.now.since(began).as_ps() / EVERY.as_ps();
+            let most = joining + FIRST + later as usize * HEADER_BYTES;
+            assert!(sent <= most, "{sent} bytes within {:?}", hall.now.since(began));
+        }
+        println!("{joining} bytes of joining, {sent} bytes within ten minutes");
+        assert!(sent >= 40 * HEADER_BYTES, "a switch that starts late is found: {sent}");
+    }
 }
