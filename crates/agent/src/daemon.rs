@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_control::local::{FromJob, Lines, ToJob, write_line};
 use thalweg_control::pacing::{FromSwitch, SwitchLink, since_epoch};
-use thalweg_control::{Access, random};
+use thalweg_control::{Access, AccessError, random};
 use thalweg_core::{NodeId, Rate, Rng, Time};
 use thalweg_pace::board::{AgentId, FLOWS_PER_MESSAGE, Plan, Prefix, Question, Update, Verdict};
 use thalweg_pace::{Enforce, Settings, Slot};
@@ -88,6 +88,8 @@ enum Input {
     Gone(Client, Option<String>),
     Switch(usize, FromSwitch),
     Count(SyncSender<AgentStats>),
+    /// Another token for switches.
+    Token(Option<String>, SyncSender<Result<(), AccessError>>),
     Stop,
 }
 
@@ -176,6 +178,19 @@ impl AgentDaemon {
     pub fn metrics(&self) -> Option<String> {
         let priorities = self.priorities();
         self.stats().map(|stats| metrics::agent(self.address, &stats, priorities.as_ref()))
+    }
+
+    /// Shows switches another token from now on, over other connections, for which their certificates are read again.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](AgentError::Config) if an agent would not start with it. Then the one before stays in force.
+    pub fn replace_token(&self, token: Option<String>) -> Result<(), AgentError> {
+        let (answer, answered) = sync_channel(1);
+        let _ = self.inputs.send(Input::Token(token, answer));
+        // An agent that has ended asks no switch.
+        let replaced = answered.recv().unwrap_or(Ok(()));
+        replaced.map_err(|error| AgentError::Config(error.to_string()))
     }
 
     /// State and counters of the part that gives priorities to flows, if there is one.
@@ -290,9 +305,14 @@ impl Clerk {
             Input::Switch(number, words) => self.hear(number, words),
             // A caller that no longer waits does not need them.
             Input::Count(answer) => drop(answer.try_send(self.count())),
+            Input::Token(token, answer) => drop(answer.try_send(self.replace_token(&token))),
             Input::Stop => {}
         }
         self.put_out();
+    }
+
+    fn replace_token(&self, token: &Option<String>) -> Result<(), AccessError> {
+        self.switches.iter().try_for_each(|switch| switch.link.replace_token(token.clone()))
     }
 
     fn handle_message(&mut self, now: Time, from: Client, message: FromJob) {

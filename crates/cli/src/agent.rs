@@ -22,7 +22,7 @@ use thalweg_core::{Bytes, Rate};
 use thalweg_pace::board::Prefix;
 
 use self::settings::Settings;
-use crate::daemon::{self, DaemonOptions, Ready};
+use crate::daemon::{self, DaemonOptions, Ready, Renewal};
 
 /// Folder of the files that keep original values of settings of the kernel.
 const STATE_DIR: &str = "/run/thalweg";
@@ -91,7 +91,7 @@ struct RunArguments {
 const EXAMPLES: &str = "\
 When the agent is ready it prints `agent ready at FILE`. Ctrl-C or SIGTERM ends it, with exit code 0, and
 takes its socket away; programs that it paced go on unpaced. Only its user can reach the socket. At SIGHUP it
-opens the file of --log again, so that a full one can be moved away.
+reads --token-file and --tls-ca again, and opens the file of --log again, so that a full one can be moved away.
 
 `thalweg agent run` ends with the exit code of its program; with 128 and the number of the signal that ended it.
 
@@ -151,12 +151,16 @@ fn serve(arguments: &AgentArguments) -> Result<(), Failure> {
     let endpoint = settings.metrics.map(serve_metrics).transpose()?;
     let metrics = endpoint.as_ref().map(Endpoint::local_address);
     arguments.options.announce(&Ready::new("agent", address, metrics).at(agent.socket()))?;
+    let renewal = renewal(&settings);
     let mut hang_ups = interrupt::hang_ups();
     while !interrupt::is_asked() && agent.is_running() {
         daemon::pause();
         if interrupt::hang_ups() != hang_ups {
             hang_ups = interrupt::hang_ups();
-            daemon::say(hang_up(&settings));
+            renewal.run(&agent);
+            if settings.log.is_some() {
+                daemon::say("SIGHUP: --log is opened again");
+            }
         }
     }
     if !agent.is_running() {
@@ -183,18 +187,15 @@ fn switches(settings: &Settings) -> Result<Vec<(Prefix, Access)>, Failure> {
     settings.switch.iter().map(switch).collect()
 }
 
-/// Effect of `SIGHUP`, for the operator.
-fn hang_up(settings: &Settings) -> String {
-    let kept =
+/// Shows the switches the token of the file as it is now.
+fn renewal(settings: &Settings) -> Renewal<'_, AgentDaemon> {
+    let renew = |agent: &AgentDaemon| {
+        let token = settings.token_file.as_deref().map(daemon::token).transpose()?;
+        agent.replace_token(token).map_err(not_started)
+    };
+    let files =
         [("--token-file", settings.token_file.is_some()), ("--tls-ca", settings.tls_ca.is_some())];
-    let log =
-        if settings.log.is_some() { "--log is opened again" } else { "no file to open again" };
-    match &*daemon::flags(kept) {
-        [] => format!("SIGHUP: {log}"),
-        kept => {
-            format!("SIGHUP: {log}; {} stay as they are until the next start", kept.join(" and "))
-        }
-    }
+    Renewal { renew: Box::new(renew), read: daemon::flags(files), kept: Vec::new() }
 }
 
 fn run(arguments: &RunArguments) -> Result<(), Failure> {

@@ -45,7 +45,7 @@ struct Arguments {
 /// Examples of the first page of help.
 const EXAMPLES: &str = "\
 Examples:
-  thalweg demo                                         everything at work on this machine, in a minute
+  thalweg demo                                         everything at work on this machine, in less than a minute
   thalweg sim scenarios/websearch.toml                 flow completion times on a data-centre network
   thalweg sim scenarios/incast.toml --out out/incast   the same with a report page, JSON and CSV
   thalweg sim scenarios/sweep.toml --json              every combination of a sweep, for programs

@@ -269,6 +269,27 @@ fn a_token_that_is_not_of_an_operator_and_valid_opens_no_call() {
     assert_eq!((service.stats().fetches, service.stats().updates), (1, 1), "nothing has changed");
 }
 
+// spec: E-04 sockets
+#[test]
+fn a_link_shows_another_token_without_a_restart() {
+    let service = service(Some("second"));
+    let (sender, received) = std::sync::mpsc::channel();
+    let hear = move |word| drop(sender.send(word));
+    let access = access(service.local_address(), Some("first"));
+    let link = SwitchLink::start(access, Settings::default(), hear).unwrap();
+    let answers = || {
+        link.fetch(now(), vec![question(2)]);
+        received.recv_timeout(Duration::from_millis(50)).ok()
+    };
+    let come = |is_it: fn(&FromSwitch) -> bool| {
+        (0..200).any(|_| answers().is_some_and(|answer| is_it(&answer)))
+    };
+    assert!(come(|answer| matches!(answer, FromSwitch::Refused(_) | FromSwitch::Lost(_))));
+    assert!(link.replace_token(Some("a\u{7f}".into())).is_err());
+    link.replace_token(Some("second".into())).unwrap();
+    assert!(come(|answer| matches!(answer, FromSwitch::Answers { .. })));
+}
+
 // spec: C-11 sockets
 #[test]
 fn a_link_tells_when_its_switch_is_lost_and_found() {

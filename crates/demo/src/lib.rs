@@ -42,7 +42,7 @@ pub struct DemoArguments {
     /// Workers of the first tenant; the second has 3
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=16))]
     workers: u32,
-    /// Steps of the first tenant's training [default: what takes about a minute in all]
+    /// Steps of the first tenant's training [default: what takes less than a minute in all]
     #[arg(long, value_name = "N", value_parser = steps)]
     steps: Option<usize>,
     /// The share of packets that the switch loses, 0 to 0.2
@@ -60,7 +60,7 @@ pub struct DemoArguments {
     /// Print the verdict as one JSON document
     #[arg(long)]
     json: bool,
-    /// A few steps only: seconds instead of a minute
+    /// A few steps only, which take seconds
     #[arg(long)]
     quick: bool,
 }
@@ -77,7 +77,7 @@ with the same seed learns. The same all-reduce by ring and by parameter servers 
 
 const DEMO_HELP: &str = "\
 Examples:
-  thalweg demo                          everything, in about a minute
+  thalweg demo                          everything, in less than a minute
   thalweg demo --quick --json           a few steps, the verdict for programs
   thalweg demo --loss 0.05 --workers 6  more of both
   thalweg demo --data mnist             on train-images-idx3-ubyte, train-labels-idx1-ubyte,

@@ -6,7 +6,7 @@ use super::DemoArguments;
 use super::learner::Learner;
 use super::message::{Lesson, Subject};
 
-/// Steps of training, and rounds of the comparison, that fill about a minute on two cores.
+/// Steps of training, and rounds of the comparison, that take less than a minute on two cores.
 const STEPS: usize = 300;
 const ROUNDS: usize = 60;
 /// The same for a few seconds.

@@ -19,7 +19,7 @@ pub(crate) struct Renewal<'a, D> {
 
 impl<D> Renewal<'_, D> {
     /// Runs it, and reports what became of it.
-    pub(super) fn run(&self, daemon: &D) {
+    pub(crate) fn run(&self, daemon: &D) {
         match (self.renew)(daemon) {
             Ok(()) => say(self.summary()),
             Err(failure) => warn(format_args!("SIGHUP: {failure}; nothing was changed")),

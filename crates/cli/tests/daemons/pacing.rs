@@ -142,14 +142,23 @@ fn an_agent_goes_on_after_a_hang_up() {
     let socket = scratch("hang-up").display().to_string();
     let log = scratch("hang-up.jsonl").display().to_string();
     let link = ["--address", "10.77.0.1", "--rate", "1gbit"];
-    let files = ["--socket", &socket, "--log", &log];
+    let token = scratch("hang-up-token").display().to_string();
+    fs::write(&token, "first").expect("a temporary file");
+    let switch = ["--switch", "127.0.0.1:1", "--token-file", &token];
+    let files = [&["--socket", &socket, "--log", &log][..], &switch].concat();
     let agent = Daemon::start_at("agent", &[&link[..], &files].concat(), Stdio::piped());
     agent.signal("-HUP");
+    agent.wait_for("SIGHUP: read --token-file again");
     agent.wait_for("SIGHUP: --log is opened again");
+    fs::write(&token, "a\u{7f}").expect("a temporary file");
+    agent.signal("-HUP");
+    agent.wait_for("use printable ASCII; nothing was changed");
     let run = ["agent", "run", "--socket", &socket, "--", "true"];
     assert_eq!(thalweg(&run).status.code(), Some(0), "it goes on");
     assert_eq!(agent.terminate().code, Some(0));
-    fs::remove_file(&log).expect("it was written");
+    for file in [&log, &token] {
+        fs::remove_file(file).expect("it was written");
+    }
 }
 
 // spec: C-11 sockets

@@ -1,5 +1,6 @@
 //! A switch's load tables, for a program that must not wait.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ pub enum FromSwitch {
 /// A thread that holds a connection to a switch. Ends when dropped.
 #[derive(Debug)]
 pub struct SwitchLink {
+    access: SharedAccess,
     requests: Option<Sender<Asked>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,6 +57,30 @@ pub struct SwitchLink {
 enum Asked {
     Fetch(Slot, Vec<Question>),
     Update(Update),
+    /// Connect again: the token, or a file, is another one.
+    Reconnect,
+}
+
+/// End of a connection.
+enum Ended {
+    /// The link is no longer needed.
+    Link,
+    Reconnect,
+    Broken(CallError),
+}
+
+/// Access to the switch, which can be replaced.
+#[derive(Clone, Debug)]
+struct SharedAccess(Arc<Mutex<Access>>);
+
+impl SharedAccess {
+    fn get(&self) -> Access {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, access: Access) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = access;
+    }
 }
 
 impl SwitchLink {
@@ -65,14 +91,30 @@ impl SwitchLink {
         hear: impl Fn(FromSwitch) + Send + 'static,
     ) -> Result<SwitchLink, AccessError> {
         // What cannot work is told at once.
-        access.door()?;
+        check(&access)?;
+        let access = SharedAccess(Arc::new(Mutex::new(access)));
+        let used = access.clone();
         let (requests, inbox) = channel(QUEUE_MESSAGES);
         let body = move || match runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(serve(&access, settings, inbox, &hear)),
+            Ok(runtime) => runtime.block_on(serve(&used, settings, inbox, &hear)),
             Err(error) => hear(FromSwitch::Lost(format!("the system gives no runtime: {error}"))),
         };
         let thread = thread::Builder::new().name("thalweg-tables".into()).spawn(body).ok();
-        Ok(SwitchLink { requests: Some(requests), thread })
+        Ok(SwitchLink { access, requests: Some(requests), thread })
+    }
+
+    /// Shows the switch another token from now on, over another connection, for which the certificate is read again.
+    ///
+    /// # Errors
+    ///
+    /// A token or a certificate that a link would not start with. Then those before stay in force.
+    pub fn replace_token(&self, token: Option<String>) -> Result<(), AccessError> {
+        let access = Access { token, ..self.access.get() };
+        check(&access)?;
+        self.access.set(access);
+        // A link that is behind connects again when the switch closes the connection.
+        self.send(Asked::Reconnect);
+        Ok(())
     }
 
     /// Asks. Whether it could: a switch that is behind is not asked.
@@ -100,25 +142,30 @@ impl Drop for SwitchLink {
     }
 }
 
+/// Checks the address, the token and the certificate.
+fn check(access: &Access) -> Result<(), AccessError> {
+    access.door().map(drop)
+}
+
 async fn serve(
-    access: &Access,
+    access: &SharedAccess,
     settings: Settings,
     mut inbox: Receiver<Asked>,
     hear: &impl Fn(FromSwitch),
 ) {
     let mut was_told = false;
     loop {
-        match Caller::connect(access, settings).await {
-            Ok(mut caller) => {
-                let Some(error) = converse(&mut caller, &mut inbox, &mut was_told, hear).await
-                else {
-                    return;
-                };
-                if !was_told {
-                    hear(FromSwitch::Lost(error.to_string()));
+        match Caller::connect(&access.get(), settings).await {
+            Ok(mut caller) => match converse(&mut caller, &mut inbox, &mut was_told, hear).await {
+                Ended::Link => return,
+                Ended::Reconnect => continue,
+                Ended::Broken(error) => {
+                    if !was_told {
+                        hear(FromSwitch::Lost(error.to_string()));
+                    }
+                    was_told = true;
                 }
-                was_told = true;
-            }
+            },
             Err(error) if !was_told => {
                 hear(FromSwitch::Lost(error.to_string()));
                 was_told = true;
@@ -144,7 +191,7 @@ async fn converse(
     inbox: &mut Receiver<Asked>,
     was_told: &mut bool,
     hear: &impl Fn(FromSwitch),
-) -> Option<CallError> {
+) -> Ended {
     let mut is_found = false;
     while let Some(asked) = inbox.recv().await {
         let said = match asked {
@@ -156,6 +203,7 @@ async fn converse(
                 .update(&update)
                 .await
                 .map(|verdicts| FromSwitch::Verdicts { update, verdicts }),
+            Asked::Reconnect => return Ended::Reconnect,
         };
         match said {
             Ok(said) => {
@@ -166,8 +214,8 @@ async fn converse(
                 hear(said);
             }
             Err(CallError::Refused { text, .. }) => hear(FromSwitch::Refused(text)),
-            Err(error) => return Some(error),
+            Err(error) => return Ended::Broken(error),
         }
     }
-    None
+    Ended::Link
 }
