@@ -17,8 +17,8 @@ use crate::settings::Settings;
 const COLLNET_EXTRA_US: usize = 750;
 
 /// Fastest link on which CollNet is chosen without being asked for. At 10 Gbps and packets of 1,500 bytes, where four ranks, a
-/// switch and a server shared 16 cores with NCCL's threads, sums of 4 MiB took longer than NCCL's own and those of 64 MiB as
-/// long.
+/// switch and a server shared 16 cores with NCCL's threads, sums of 64 MiB took 0.85 of NCCL's own time (`docs/nccl.md`), and
+/// with an earlier build those of 4 MiB took longer. The length at which both are equal there is not known.
 const FASTEST_MBPS: c_int = 5_000;
 
 /// The tuner of a communicator.

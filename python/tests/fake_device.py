@@ -126,6 +126,8 @@ class FakeSession:
         self.begun: list[tuple[str, tuple[int, int]]] = []
         self.ends: queue.Queue[typing.Any] = queue.Queue()
         self.elements: list[str] = []
+        #: Bytes of each rank's part of a gather or scatter.
+        self.parts: list[list[int]] = []
         self.reason: str | None = None
 
     def settings(self) -> dict[str, object]:
@@ -149,6 +151,14 @@ class FakeSession:
     def all_reduce(self, memory: tuple[int, int], element: str, *_: object, **__: object) -> int:
         self.elements.append(element)
         return self._begin("all_reduce", memory)
+
+    def all_gather(self, memory: tuple[int, int], outputs: list[tuple[int, int]], element: object) -> int:
+        self.parts.append([length for _, length in outputs])
+        return self._begin("all_gather", memory)
+
+    def reduce_scatter(self, memory: tuple[int, int], output: tuple[int, int], counts: list[int], *_: object) -> int:
+        self.parts.append([output[1]] * len(counts))
+        return self._begin("reduce_scatter", memory)
 
     def receive(self, source: int, tag: int, memory: tuple[int, int], element: object) -> int:
         return self._begin("receive", memory)

@@ -25,12 +25,12 @@ BLOCK_BYTES = 64 << 10
 class Bench:
     """One rank with a fake device and a fake session."""
 
-    def __init__(self, monkeypatch, pinned_blocks: int = 4) -> None:
+    def __init__(self, monkeypatch, pinned_blocks: int = 4, ranks: int = 2) -> None:
         self.device, self.session = FakeDevice(), FakeSession()
         monkeypatch.setattr(devices, "device_of", self.device.device_of)
-        self.runner = Runner(self.session, 0, 2, 60.0, pinned_bytes=pinned_blocks * BLOCK_BYTES)
+        self.runner = Runner(self.session, 0, ranks, 60.0, pinned_bytes=pinned_blocks * BLOCK_BYTES)
         # Operations of up to 256 values are cut to multiples of one value.
-        self.operations = Operations(0, 2, self.runner, PIECE_BYTES)
+        self.operations = Operations(0, ranks, self.runner, PIECE_BYTES)
 
     def on_host(self) -> Bench:
         self.device.is_enabled = False
@@ -170,6 +170,26 @@ def test_pinned_memory_is_bounded_and_used_again(bench):
     bench.device.current.run()
     assert tensor.tolist() == [2.0 * value for value in range(160)]
     assert bench.device.pinned_bytes == [BLOCK_BYTES] * 4
+
+
+@pytest.mark.parametrize(
+    "ranks, lengths", [(2, [20, 20]), (3, [16, 16, 8]), (4, [24, 16]), (8, [28, 12]), (15, [16, 16, 8])]
+)
+def test_parts_of_a_piece_do_not_get_shorter_with_the_number_of_ranks(monkeypatch, ranks, lengths):
+    bench = Bench(monkeypatch, pinned_blocks=8, ranks=ranks)
+    # Ten values of every rank, in pieces of 64 bytes for up to four rows, of 128 for up to eight, and so on.
+    part, whole = torch.ones(10), torch.ones(10 * ranks)
+    bench.operations.all_gather_single(whole, part)
+    bench.operations.reduce_scatter_single(part, whole)
+
+    def have_begun() -> bool:
+        bench.device.current.run()
+        bench.device.out.run()
+        return len(bench.session.begun) >= 2 * len(lengths)
+
+    _until(have_begun)
+    assert bench.session.parts == [[length] * ranks for length in 2 * lengths]
+    bench.runner._is_over.set()
 
 
 def test_messages_that_wait_take_no_memory_from_operations_of_all_ranks(bench):

@@ -37,7 +37,7 @@ mod points;
 mod whole;
 
 pub use call::{Call, Outcome, Request};
-pub use config::Config;
+pub use config::{Config, TransferOrder};
 pub use event::{Event, Failure, SubmitError, Transfer, Wait};
 
 use thalweg_core::{Element, Operation, Time};

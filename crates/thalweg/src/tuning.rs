@@ -2,6 +2,7 @@
 
 use thalweg_aggregate::{server, switch, worker};
 use thalweg_collective::Delivery;
+use thalweg_collective::mesh::{self, TransferOrder};
 use thalweg_core::{
     Bytes, Ecn, FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, JobId, NodeId, Rate, Rng, Span,
     body_bytes_of_mtu,
@@ -226,6 +227,23 @@ pub(crate) fn ring_flow(window: Window, flow: thalweg_flow::Config) -> thalweg_f
     }
 }
 
+/// Collectives that move values, and transfers between two ranks.
+///
+/// A rank sends to all others at a time, in chunks that are messages with windows of their own. By delay these would share
+/// what may wait, as those of a ring. A program that works on pieces of a tensor has several operations of one length in
+/// progress, and begins the next one when the first has ended.
+pub(crate) fn mesh(
+    (nodes, rank): (Vec<NodeId>, u32),
+    window: Window,
+    flow: thalweg_flow::Config,
+) -> mesh::Config {
+    mesh::Config {
+        order: TransferOrder::ShortestFirst,
+        flow: ring_flow(window, flow),
+        ..mesh::Config::new(nodes, rank)
+    }
+}
+
 /// Flows of a channel between two processes, of which a process has many. One host sends to one, as in a ring.
 // spec: N-01
 pub(crate) fn channel_flow(
@@ -343,7 +361,7 @@ mod tests {
 
     // spec: F-07 machine
     #[test]
-    fn flows_of_a_ring_let_whole_messages_go_unless_they_are_set_by_delay() {
+    fn flows_of_rings_and_meshes_let_whole_messages_go_unless_they_are_set_by_delay() {
         let flow = |window| flow(JobId(1), 1, Key([1; 16]), Span::from_s(1), window);
         let by_delay = Delay::to(QUEUE_TARGET).into();
         for (window, in_ring, elsewhere) in [
@@ -354,6 +372,9 @@ mod tests {
             let ring = ring_flow(window, flow(window));
             assert_eq!((ring.control, flow(window).control), (in_ring, elsewhere), "{window}");
             assert!(ring.probes_first && ring.order == MessageOrder::Started, "{window}");
+            let mesh = mesh((vec![NodeId(1), NodeId(2)], 0), window, flow(window));
+            assert_eq!((mesh.flow.control, mesh.order), (in_ring, TransferOrder::ShortestFirst));
+            assert!(mesh.flow.probes_first, "{window}");
         }
     }
 }

@@ -24,8 +24,9 @@ macro_rules! window {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         #[non_exhaustive]
         pub enum Window {
-            /// By queueing delay as [`Delay`](Window::Delay), and [`Dctcp`](Window::Dctcp) for flows of a ring: a host
-            /// sends several of its messages at a time, which would share the delay that is accepted.
+            /// By queueing delay as [`Delay`](Window::Delay), and [`Dctcp`](Window::Dctcp) for flows of a ring and for those
+            /// that move values between ranks: a host sends several of their messages at a time, which would share the delay
+            /// that is accepted.
             #[default]
             Auto,
             /// By queueing delay: a window for sums in the network (up to 1.5 ms) and for flows (up to 1 ms), a rate

@@ -126,6 +126,11 @@ impl Stream {
         })
     }
 
+    /// Bytes of the chunks that have not left.
+    pub fn bytes_left(&self) -> u64 {
+        self.grid.total.saturating_sub(self.sent * self.grid.chunk_bytes)
+    }
+
     pub fn is_sent(&self) -> bool {
         self.sent == self.grid.chunks()
     }
@@ -174,8 +179,9 @@ mod tests {
     fn a_stream_stops_at_its_limit_and_its_end() {
         let mut stream = Stream::new(Grid { total: 20, chunk_bytes: 8 });
         assert_eq!([stream.next(1), stream.next(1)], [Some(0), None]);
+        assert_eq!(stream.bytes_left(), 12);
         assert!(stream.is_held_at(1) && !stream.is_held_at(2));
         assert_eq!([stream.next(9), stream.next(9), stream.next(9)], [Some(1), Some(2), None]);
-        assert!(stream.is_sent() && !stream.is_held_at(1));
+        assert!(stream.is_sent() && !stream.is_held_at(1) && stream.bytes_left() == 0);
     }
 }

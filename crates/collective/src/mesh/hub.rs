@@ -6,7 +6,7 @@ use thalweg_core::{Element, Fingerprint, NodeId, Operation, Time};
 use thalweg_flow::Payload;
 
 use super::call::Request;
-use super::config::{Config, Place};
+use super::config::{Config, Place, TransferOrder};
 use super::early::{self, Early, Key};
 use super::event::{Event, Failure, SubmitError, Transfer, Wait};
 use super::lanes::Lane;
@@ -25,6 +25,7 @@ pub struct Hub {
     members: Vec<NodeId>,
     ranks: BTreeMap<NodeId, u32>,
     chunks_at_once: u32,
+    order: TransferOrder,
     /// By rank.
     lanes: Vec<Lane>,
     /// The next operation that is not submitted here.
@@ -57,6 +58,7 @@ impl Hub {
             lanes: config.members.iter().map(|_| Lane::default()).collect(),
             members: config.members,
             chunks_at_once: config.chunks_at_once,
+            order: config.order,
             next_operation: 0,
             ops: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -327,9 +329,25 @@ impl Hub {
         Ok(())
     }
 
+    /// The transfer to a rank that may send the next chunk, if there is room for one.
+    fn next_stream(&mut self, to: u32) -> Option<StreamId> {
+        let (lane, ops, points) = (&mut self.lanes[to as usize], &self.ops, &self.points);
+        match self.order {
+            TransferOrder::InTurn => lane.next(self.chunks_at_once),
+            TransferOrder::ShortestFirst => {
+                lane.shortest(self.chunks_at_once, |stream| match stream {
+                    StreamId::Give(operation) | StreamId::Share(operation) => {
+                        ops.get(&operation).map_or(0, |op| op.bytes_left(stream, to))
+                    }
+                    StreamId::Point { tag, number } => points.bytes_left((to, tag, number)),
+                })
+            }
+        }
+    }
+
     /// Sends to a rank what may be sent.
     fn fill_lane(&mut self, post: &mut MeshPost, to: u32) -> Result<(), Failure> {
-        while let Some(stream) = self.lanes[to as usize].next(self.chunks_at_once) {
+        while let Some(stream) = self.next_stream(to) {
             let message = match stream {
                 StreamId::Give(operation) | StreamId::Share(operation) => {
                     self.ops.get_mut(&operation).and_then(|op| op.next_message(stream, to))

@@ -36,6 +36,18 @@ impl Lane {
         stream
     }
 
+    /// The transfer with the fewest bytes left, if there is room for a chunk.
+    pub fn shortest(
+        &self,
+        chunks_at_once: u32,
+        bytes_left: impl Fn(StreamId) -> u64,
+    ) -> Option<StreamId> {
+        if self.in_flight >= chunks_at_once {
+            return None;
+        }
+        self.ready.iter().copied().min_by_key(|&stream| (bytes_left(stream), stream))
+    }
+
     /// A chunk of the transfer whose turn it was is on the way.
     pub fn on_started(&mut self) {
         self.in_flight += 1;
@@ -61,6 +73,22 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_shortest_transfer_goes_first_and_the_first_among_equals() {
+        let mut lane = Lane::default();
+        let streams = [StreamId::Give(1), StreamId::Give(2), StreamId::Share(1)];
+        streams.into_iter().for_each(|stream| lane.wake(stream));
+        let shortest = |lane: &Lane, bytes: [u64; 3]| {
+            let at = |stream| streams.iter().position(|one| *one == stream).expect("it is there");
+            lane.shortest(1, |stream| bytes[at(stream)])
+        };
+        assert_eq!(shortest(&lane, [5, 5, 5]), Some(streams[0]));
+        assert_eq!(shortest(&lane, [5, 4, 5]), Some(streams[1]));
+        assert_eq!(shortest(&lane, [5, 4, 0]), Some(streams[2]));
+        lane.on_started();
+        assert_eq!(shortest(&lane, [5, 4, 0]), None, "there is no room");
+    }
 
     #[test]
     fn transfers_take_turns() {

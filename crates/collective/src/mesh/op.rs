@@ -171,6 +171,15 @@ impl Op {
         Some(trailer.frame(bytes))
     }
 
+    /// Bytes of a transfer to a rank that have not left.
+    pub fn bytes_left(&self, stream: StreamId, rank: u32) -> u64 {
+        match &self.state {
+            State::Unknown => 0,
+            State::Whole(whole) => whole.bytes_left(stream, rank),
+            State::Parts(parts) => parts.bytes_left(rank),
+        }
+    }
+
     /// A rank has made the call.
     pub fn on_heard(&mut self, now: Time, rank: u32) {
         self.heard[rank as usize] = Some(now);

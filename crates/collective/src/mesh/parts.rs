@@ -95,6 +95,11 @@ impl Parts {
         Some((grid, chunk, &self.source.part(rank)[grid.range(chunk)?]))
     }
 
+    /// Bytes of the transfer to a rank that have not left.
+    pub fn bytes_left(&self, rank: u32) -> u64 {
+        self.gives[rank as usize].as_ref().map_or(0, Stream::bytes_left)
+    }
+
     /// Whether a rank has something for this one.
     pub fn expects(&self, rank: u32) -> bool {
         !matches!(self.slots[rank as usize], Slot::Closed)

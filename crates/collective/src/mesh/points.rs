@@ -166,6 +166,11 @@ impl Points {
         Some(message)
     }
 
+    /// Bytes of a transfer that have not left.
+    pub fn bytes_left(&self, key: PointKey) -> u64 {
+        self.sends.get(&key).map_or(0, |send| send.stream.bytes_left())
+    }
+
     /// The other rank waits for a transfer.
     pub fn on_go(&mut self, key: PointKey) {
         if let Some(send) = self.sends.get_mut(&key) {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use thalweg_core::{Combine, Element, OperationKind};
 use thalweg_values::{Bits, combine};
+use thalweg_wire::trailer::StreamId;
 
 use super::call::Outcome;
 use super::config::Place;
@@ -102,6 +103,13 @@ impl Whole {
         let turn = self.shares[reader as usize].as_mut()?.next(limit)?;
         let chunk = self.combined[turn as usize];
         Some((grid, chunk, &self.bytes[place_of(grid, start, chunk)?]))
+    }
+
+    /// Bytes of a transfer to a rank that have not left.
+    pub fn bytes_left(&self, stream: StreamId, rank: u32) -> u64 {
+        let is_share = matches!(stream, StreamId::Share(_));
+        let streams = if is_share { &self.shares } else { &self.gives };
+        streams[rank as usize].as_ref().map_or(0, Stream::bytes_left)
     }
 
     /// How many chunks can be shared so far.

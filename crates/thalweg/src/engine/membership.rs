@@ -375,7 +375,7 @@ fn participants(
         tuning::flow(lane(job, at), LANE_EPOCH, key, deadlines.give_up_after(), sending.window)
     };
     let nodes = welcome.roster.iter().filter_map(|place| place.node_of(tree)).collect();
-    let config = mesh::Config { flow: flow(MESH_LANE), ..mesh::Config::new(nodes, identity.rank) };
+    let config = tuning::mesh((nodes, identity.rank), sending.window, flow(MESH_LANE));
     let mesh = mesh::Mesh::new(config).map_err(|error| Error::of(ErrorKind::Internal, error))?;
     let delivery = |at: usize, key: usize| {
         let key = Some(lane_keys[key - 1]);

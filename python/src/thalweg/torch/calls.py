@@ -15,6 +15,9 @@ Begin = typing.Callable[[], int]
 
 # Pieces have a multiple of this number of values, except the last.
 _VALUES_MULTIPLE = 256
+# Rows that share the memory of one piece: the parts of all ranks, and the own one. More rows have twice the memory,
+# four times and so on, so that what one rank sends to another does not get shorter and shorter.
+_ROWS_OF_PIECE = 4
 
 
 class Part:
@@ -102,14 +105,19 @@ class Call:
     def _pieces(self, operands: collections.abc.Sequence[Operand]) -> collections.abc.Iterator[list[Memory]]:
         rows = [self._rows(operand) for operand in operands]
         first = rows[0][0]
-        value_bytes = sum(len(of_one) for of_one in rows) * first.element_size()
-        values = max(self._piece_bytes // value_bytes, 1)
+        count = sum(len(of_one) for of_one in rows)
+        values = max(self._bytes_of(count) // (count * first.element_size()), 1)
         values = values // _VALUES_MULTIPLE * _VALUES_MULTIPLE or values
         for start in range(0, max(first.numel(), 1), values):
             yield [
                 Staged([row[start : start + values] for row in of_one], 0, reads=one.reads, writes=one.writes)
                 for one, of_one in zip(operands, rows)
             ]
+
+    def _bytes_of(self, rows: int) -> int:
+        """Memory of a piece of this number of rows. Blocks of the pool have few lengths, and no room is left over."""
+        shares = -(-rows // _ROWS_OF_PIECE)
+        return self._piece_bytes << (shares - 1).bit_length()
 
     def add(
         self, begin: Begin, memory: collections.abc.Sequence[Memory], on_host: typing.Callable[[], object] | None = None

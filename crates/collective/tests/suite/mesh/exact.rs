@@ -1,7 +1,7 @@
 //! Every call of every kind, in groups of several sizes.
 
 use proptest::prelude::*;
-use thalweg_collective::mesh::Config;
+use thalweg_collective::mesh::{Config, TransferOrder};
 use thalweg_core::{Combine, Element, OperationKind as Kind, Rng};
 
 use super::script::Script;
@@ -91,6 +91,7 @@ struct Scene {
     steps: u32,
     chunk_bytes: u64,
     chunks_at_once: u32,
+    order: TransferOrder,
     direct_bytes: u64,
     eager_bytes: u64,
     segment_bytes: u32,
@@ -104,6 +105,7 @@ prop_compose! {
         steps in 1..12u32,
         chunk_words in 1..10u64,
         chunks_at_once in 1..4u32,
+        order in prop::sample::select(vec![TransferOrder::InTurn, TransferOrder::ShortestFirst]),
         direct_bytes in 0..100u64,
         eager_bytes in 0..200u64,
         segment_bytes in 16..100u32,
@@ -112,8 +114,8 @@ prop_compose! {
     ) -> Scene {
         let chunk_bytes = 8 * chunk_words;
         Scene {
-            ranks, steps, chunk_bytes, chunks_at_once, direct_bytes, eager_bytes, segment_bytes, loss,
-            seed,
+            ranks, steps, chunk_bytes, chunks_at_once, order, direct_bytes, eager_bytes, segment_bytes,
+            loss, seed,
         }
     }
 }
@@ -122,6 +124,7 @@ impl Scene {
     fn configure(&self, config: &mut Config) {
         config.chunk_bytes = self.chunk_bytes;
         config.chunks_at_once = self.chunks_at_once;
+        config.order = self.order;
         config.direct_bytes = self.direct_bytes;
         config.eager_bytes = self.eager_bytes;
         config.flow.messages.segment_bytes = self.segment_bytes;
