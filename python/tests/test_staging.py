@@ -173,12 +173,13 @@ def test_pinned_memory_is_bounded_and_used_again(bench):
 
 
 @pytest.mark.parametrize(
-    "ranks, lengths", [(2, [20, 20]), (3, [16, 16, 8]), (4, [24, 16]), (8, [28, 12]), (15, [16, 16, 8])]
+    "ranks, lengths",
+    [(2, [84, 76]), (3, [64, 64, 32]), (4, [100, 60]), (8, [112, 48]), (15, [64, 64, 32]), (20, [48, 48, 48, 16])],
 )
-def test_parts_of_a_piece_do_not_get_shorter_with_the_number_of_ranks(monkeypatch, ranks, lengths):
+def test_pieces_of_several_rows_are_longer_up_to_a_bound(monkeypatch, ranks, lengths):
     bench = Bench(monkeypatch, pinned_blocks=8, ranks=ranks)
-    # Ten values of every rank, in pieces of 64 bytes for up to four rows, of 128 for up to eight, and so on.
-    part, whole = torch.ones(10), torch.ones(10 * ranks)
+    # Forty values of every rank. A piece of one row has 64 bytes, of three or four 256, and at most 1,024.
+    part, whole = torch.ones(40), torch.ones(40 * ranks)
     bench.operations.all_gather_single(whole, part)
     bench.operations.reduce_scatter_single(part, whole)
 

@@ -15,9 +15,9 @@ Begin = typing.Callable[[], int]
 
 # Pieces have a multiple of this number of values, except the last.
 _VALUES_MULTIPLE = 256
-# Rows that share the memory of one piece: the parts of all ranks, and the own one. More rows have twice the memory,
-# four times and so on, so that what one rank sends to another does not get shorter and shorter.
-_ROWS_OF_PIECE = 4
+# A piece of several rows, the parts of all ranks and the own one, has up to so many times the memory of a piece of one
+# row: what one rank sends to another is a part of a row, and short messages are slow.
+_LONGEST_PIECE = 16
 
 
 class Part:
@@ -116,8 +116,7 @@ class Call:
 
     def _bytes_of(self, rows: int) -> int:
         """Memory of a piece of this number of rows. Blocks of the pool have few lengths, and no room is left over."""
-        shares = -(-rows // _ROWS_OF_PIECE)
-        return self._piece_bytes << (shares - 1).bit_length()
+        return self._piece_bytes * min(1 << (rows - 1).bit_length(), _LONGEST_PIECE)
 
     def add(
         self, begin: Begin, memory: collections.abc.Sequence[Memory], on_host: typing.Callable[[], object] | None = None

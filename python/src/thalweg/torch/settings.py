@@ -32,8 +32,8 @@ setting               meaning
 ``agent``             the socket of that agent; default /run/thalweg-agent.sock
 ``metrics``           address that serves metrics, as ``127.0.0.1:9465``: the local rank is added to a port above 0
 ``gpu_piece_bytes``   length of the pieces of a tensor in GPU memory, each an operation of its own, as rank 0 has it;
-                      those of gathers and scatters between more than three ranks are longer; default 4 MiB
-``gpu_pinned_bytes``  most pinned memory of a group for such pieces; default 256 MiB
+                      those of gathers and scatters have up to 16 times as many bytes; default 4 MiB
+``gpu_pinned_bytes``  most pinned memory of a group for such pieces; default 512 MiB
 ===================== ==========================================================================================
 """
 

@@ -20,8 +20,8 @@ from .work import Work
 #: Bytes of a piece, where no setting has another number.
 PIECE_BYTES = 4 << 20
 #: Bytes of pinned memory of a group, where no setting has another number: pieces in flight in both directions. A piece
-#: of a gather or scatter has the parts of all ranks: with 16 ranks 32 MiB.
-PINNED_BYTES = 256 << 20
+#: of a gather or scatter has the parts of all ranks: with four ranks 32 MiB, with more 64 MiB.
+PINNED_BYTES = 512 << 20
 
 # Blocks are at least so long, and their lengths are powers of two: few lengths are used again and again.
 _SHORTEST_BLOCK = 64 << 10
