@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thalweg::internal::{Fate, Tap};
 use thalweg::{Collective, Coverage, Policy, Reduce, ReduceOptions, Reduced, Session};
-use thalweg_core::fibonacci;
+use thalweg_core::{Ecn, fibonacci};
 use thalweg_wire::aggregate::{Gradient, SumImportance};
 use thalweg_wire::peek;
 
@@ -36,16 +36,19 @@ fn reduce(session: &Session, policy: Policy) -> Reduced<Vec<f32>> {
 struct Losses {
     seen: Arc<AtomicU64>,
     lost: Arc<AtomicU64>,
+    /// Contributions that a queue may drop first, which the kernel cannot carry in one batch with the others.
+    droppable: Arc<AtomicU64>,
 }
 
 impl Losses {
     /// Loses this share of the contributions that the rule selects by their importance.
     fn tap(&self, share: f64, selects: fn(SumImportance) -> bool) -> Tap {
-        let Losses { seen, lost } = self.clone();
+        let Losses { seen, lost, droppable } = self.clone();
         let limit = (share * u64::MAX as f64) as u64;
-        Arc::new(move |_, header| {
+        Arc::new(move |meta, header| {
             let gradient = peek(header).ok().map(|prefix| Gradient::decode_checked(prefix, header));
             let Some(Ok(gradient)) = gradient else { return Fate::Arrives };
+            droppable.fetch_add(u64::from(meta.ecn == Ecn::NotCapable), Ordering::Relaxed);
             if !selects(gradient.importance) {
                 return Fate::Arrives;
             }
@@ -127,6 +130,7 @@ fn losses_of_what_is_not_important_cost_little_of_the_norm_and_nothing_of_exact_
     let (missing, norm) = play(&cluster);
     println!("{missing:.3} missing, {norm:.3} of the norm, {} lost", losses.lost());
     assert!(losses.lost() > 0 && missing > 0.0);
+    assert_eq!(losses.droppable.load(Ordering::Relaxed), 0, "batches are whole");
     // At random, what is missing has its share of the norm.
     assert!(1.0 - norm < 0.5 * missing, "{norm} of the norm with {missing} missing");
 }
