@@ -196,8 +196,8 @@ impl SwitchDaemon {
     pub fn replace_secrets(&self, secrets: Secrets) -> Result<(), Error> {
         for pilot in &self.pilots {
             let replaced = pilot.ask(move |driver| {
-                let replace = |lossy: &mut Lossy<Switch>, _| {
-                    lossy.machine_mut().replace_secrets(secrets);
+                let replace = |lossy: &mut CoreMachine, _| {
+                    lossy.machine_mut().machine_mut().replace_secrets(secrets);
                 };
                 driver.command(replace, |_| {});
             });
