@@ -185,12 +185,22 @@ impl Service {
         Ok(Service { local_address, errands, credentials, refused, warnings, stop, thread })
     }
 
+    /// Checks credentials that others may be replaced by.
+    ///
+    /// # Errors
+    ///
+    /// Credentials that a service would not start with.
+    // spec: E-04
+    pub fn check_credentials(&self, credentials: &Credentials) -> Result<(), ServiceError> {
+        Checked::new(credentials, self.local_address).map(|_| ())
+    }
+
     /// Replaces the credentials that clients need, and the secrets that keys follow from. Jobs and connections that are
     /// there stay.
     ///
     /// # Errors
     ///
-    /// Credentials that a service would not start with. Then those before stay in force.
+    /// As [`check_credentials`](Service::check_credentials). Then those before stay in force.
     // spec: E-04, T-06
     pub fn replace_credentials(
         &self,

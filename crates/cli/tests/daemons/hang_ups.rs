@@ -71,9 +71,9 @@ impl Drop for Over<'_> {
 }
 
 /// A job of two ranks that sums through the switch, over and over, until it has to stop.
-fn sum_until(rack: &Rack, token: &str, sums: &AtomicU32, is_over: &AtomicBool) {
+fn sum_until(rack: &Rack, (job, token): (&str, &str), sums: &AtomicU32, is_over: &AtomicBool) {
     let rank = |rank| {
-        let session = Session::builder(address(&rack.server), "long").rank(rank, 2).token(token);
+        let session = Session::builder(address(&rack.server), job).rank(rank, 2).token(token);
         let session = session.switch(address(&rack.switch)).share_memory(false).join();
         let session = session.expect("both ranks are there");
         // Ranks end after the same sum: a rank that has to stop contributes a sign.
@@ -108,7 +108,7 @@ fn go_on(sums: &AtomicU32) {
 
 // spec: T-06, E-04 sockets
 #[test]
-fn a_secret_is_replaced_while_a_job_runs() {
+fn a_secret_is_replaced_while_two_jobs_run() {
     let scratch = Scratch::new("hang-up");
     let old = scratch.path("old");
     printed_nothing(&["secret", "new", "--out", &old]);
@@ -118,27 +118,32 @@ fn a_secret_is_replaced_while_a_job_runs() {
     let rack = Rack::start(&scratch, &text(&old));
     let token = |secret: &str| new(secret, &["--job", "*"]);
     let (of_old, of_next) = (token(&old), token(&next));
-    let (sums, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let (sums, is_over) = ([AtomicU32::new(0), AtomicU32::new(0)], AtomicBool::new(false));
+    let go_on = || sums.iter().for_each(go_on);
+    let job = |name, sums| sum_until(&rack, (name, &of_old), sums, &is_over);
     std::thread::scope(|scope| {
-        let job = scope.spawn(|| sum_until(&rack, &of_old, &sums, &is_over));
+        let jobs = [scope.spawn(|| job("one", &sums[0])), scope.spawn(|| job("two", &sums[1]))];
         let over = Over(&is_over);
-        go_on(&sums);
+        go_on();
         assert!(rack.join("early", &of_next).is_err_and(|why| why.contains("not signed")));
         // A file that makes no sense changes nothing.
         rack.hang_up("no secret\n", "nothing was changed");
         assert_eq!(rack.join("same", &of_old), Ok(3.0));
-        go_on(&sums);
+        // Nor does one without the secret of the jobs that run.
+        rack.hang_up(&text(&next), "nothing was changed");
+        assert!(rack.join("early", &of_next).is_err_and(|why| why.contains("not signed")));
+        go_on();
         rack.hang_up(&(text(&next) + &text(&old)), READ);
         assert_eq!(rack.join("both", &of_next), Ok(3.0));
         assert_eq!(rack.join("both", &of_old), Ok(3.0));
         let forged = "thalweg_switch_drops_total{reason=\"forged\"}";
         let completed = "thalweg_switch_aggregations_completed_total";
         let before = rack.of_switch(completed);
-        go_on(&sums);
-        assert!(rack.of_switch(completed) > before, "the switch still sums for the job");
+        go_on();
+        assert!(rack.of_switch(completed) > before, "the switch still sums for the jobs");
         assert_eq!(rack.of_switch(forged), 0.0, "it has the keys of both");
         drop(over);
-        job.join().expect("no rank panics");
+        jobs.into_iter().for_each(|job| job.join().expect("no rank panics"));
         rack.hang_up(&text(&next), READ);
         assert_eq!(rack.join("late", &of_next), Ok(3.0));
         assert!(rack.join("late", &of_old).is_err_and(|why| why.contains("not signed")));

@@ -4,9 +4,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use thalweg_wire::tag::{SameGeneration, Secret, Secrets};
 use thiserror::Error;
+
+use crate::error::Error;
 
 /// Permissions of all users but the owner of a file.
 const OTHERS: u32 = 0o077;
@@ -43,6 +46,43 @@ pub enum SecretError {
         /// The generation.
         source: SameGeneration,
     },
+}
+
+/// Secrets in force, which others replace while jobs run.
+#[derive(Debug)]
+pub(super) struct InForce(Mutex<Secrets>);
+
+impl InForce {
+    pub(super) fn new(secrets: Secrets) -> InForce {
+        InForce(Mutex::new(secrets))
+    }
+
+    /// Replaces them where all that has them does so, unless jobs that run would lose their keys.
+    // spec: T-06
+    pub(super) fn replace(
+        &self,
+        next: Secrets,
+        at_all: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut secrets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !can_follow(*secrets, next) {
+            return Err(Error::config(
+                "the new secrets cannot follow those before, whose jobs would lose their keys: make the next one by \
+                 `thalweg secret new --after FILE`, and keep the one before beside it until its jobs have ended",
+            ));
+        }
+        at_all()?;
+        *secrets = next;
+        Ok(())
+    }
+}
+
+/// Whether jobs find their secrets again: one has to be there still, and none may stand for another of its generation,
+/// since a packet shows no more of its secret.
+fn can_follow(before: Secrets, next: Secrets) -> bool {
+    let of_same = before.all().filter_map(|secret| Some((secret, *next.of(secret.generation())?)));
+    let mut are_same = of_same.map(|(secret, other)| secret == other).peekable();
+    are_same.peek().is_some() && are_same.all(|is_same| is_same)
 }
 
 /// A file with a secret that other users of the machine can read or write.

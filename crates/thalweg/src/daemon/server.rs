@@ -21,6 +21,7 @@ use tracing::{info, warn};
 
 use super::memory::MemoryBudget;
 use super::pilot::Pilot;
+use super::secret::InForce;
 use super::{check_mtu, default_cores, has_ended, node_of};
 use crate::error::{Error, ErrorKind};
 use crate::metrics;
@@ -68,6 +69,7 @@ pub struct ServerDaemon {
     data: Arc<Data>,
     address: SocketAddr,
     memory: MemoryBudget,
+    secrets: InForce,
     signed_tokens: bool,
     require_token: bool,
 }
@@ -250,6 +252,7 @@ impl ServerDaemon {
             data,
             address,
             memory: config.memory,
+            secrets: InForce::new(config.secrets),
             signed_tokens: config.signed_tokens,
             require_token: config.require_token,
         })
@@ -260,7 +263,8 @@ impl ServerDaemon {
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::ErrorKind::Config) if a server would not start with this token; then nothing has changed.
+    /// [`Config`](crate::ErrorKind::Config) if a server would not start with this token, if none of the secrets is still
+    /// there, or if one stands for another of its generation; then nothing has changed.
     /// [`System`](crate::ErrorKind::System) if its data path has ended.
     // spec: T-06
     pub fn replace_credentials(
@@ -270,7 +274,15 @@ impl ServerDaemon {
     ) -> Result<(), Error> {
         let Some(service) = &self.service else { return Ok(()) };
         let credentials = credentials(secrets, token, self.signed_tokens, self.require_token);
-        service.replace_credentials(&credentials, secrets)?;
+        service.check_credentials(&credentials)?;
+        self.secrets.replace(secrets, || {
+            // Jobs get keys of the new secret when all cores have it.
+            self.replace_at_cores(secrets)?;
+            Ok(service.replace_credentials(&credentials, secrets)?)
+        })
+    }
+
+    fn replace_at_cores(&self, secrets: Secrets) -> Result<(), Error> {
         for (_, pilot) in &self.data.cores {
             let replaced = pilot.ask(move |driver| {
                 let replace =

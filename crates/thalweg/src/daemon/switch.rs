@@ -13,6 +13,7 @@ use thalweg_wire::aggregate::AGGREGATORS_MAX;
 use thalweg_wire::tag::Secrets;
 
 use super::pilot::Pilot;
+use super::secret::InForce;
 use super::{check_mtu, default_cores, has_ended, node_of};
 use crate::error::Error;
 use crate::lossy::Lossy;
@@ -60,6 +61,7 @@ pub struct SwitchDaemonConfig {
 pub struct SwitchDaemon {
     /// One for each core.
     pilots: Vec<Pilot<CoreMachine>>,
+    secrets: InForce,
     address: SocketAddr,
     aggregators: u32,
     values_max: u16,
@@ -183,7 +185,8 @@ impl SwitchDaemon {
         };
         let pilots = (0..).zip(endpoints).map(start).collect::<Result<Vec<_>, Error>>()?;
         let Shape { aggregators, values_max, mtu_bytes } = shape;
-        Ok(SwitchDaemon { pilots, address, aggregators, values_max, mtu_bytes })
+        let secrets = InForce::new(config.secrets);
+        Ok(SwitchDaemon { pilots, secrets, address, aggregators, values_max, mtu_bytes })
     }
 
     /// Replaces the secrets of the cluster while jobs go on. A job keeps the secret that it began with: give that as the
@@ -191,9 +194,14 @@ impl SwitchDaemon {
     ///
     /// # Errors
     ///
-    /// [`System`](crate::ErrorKind::System) if its data path has ended.
+    /// [`Config`](crate::ErrorKind::Config) if none of the secrets is still there, or one stands for another of its
+    /// generation; then nothing has changed. [`System`](crate::ErrorKind::System) if its data path has ended.
     // spec: T-06
     pub fn replace_secrets(&self, secrets: Secrets) -> Result<(), Error> {
+        self.secrets.replace(secrets, || self.replace_at_cores(secrets))
+    }
+
+    fn replace_at_cores(&self, secrets: Secrets) -> Result<(), Error> {
         for pilot in &self.pilots {
             let replaced = pilot.ask(move |driver| {
                 let replace = |lossy: &mut CoreMachine, _| {
