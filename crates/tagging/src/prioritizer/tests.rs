@@ -80,7 +80,7 @@ fn await_stats(
 }
 
 // spec: sockets
-// spec: Q-14 lab
+// spec: lab
 #[test]
 fn flows_of_programs_are_learned_from_and_then_climb() {
     let Some(lab) = two_hosts() else { return };

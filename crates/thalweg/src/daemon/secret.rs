@@ -77,7 +77,7 @@ impl InForce {
     }
 }
 
-/// Whether jobs find their secrets again: one has to be there still, and none may stand for another of its generation,
+/// Returns whether jobs find their secrets again: one has to be there still, and none may stand for another of its generation,
 /// since a packet shows no more of its secret.
 fn can_follow(before: Secrets, next: Secrets) -> bool {
     let of_same = before.all().filter_map(|secret| Some((secret, *next.of(secret.generation())?)));

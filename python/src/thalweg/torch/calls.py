@@ -15,7 +15,7 @@ Begin = typing.Callable[[], int]
 
 # Pieces have a multiple of this number of values, except the last.
 _VALUES_MULTIPLE = 256
-# A piece of several rows, the parts of all ranks and the own one, has up to so many times the memory of a piece of one
+# A piece of several rows, the parts of all ranks and the own one, has up to 16 times the memory of a piece of one
 # row: what one rank sends to another is a part of a row, and short messages are slow.
 _LONGEST_PIECE = 16
 
