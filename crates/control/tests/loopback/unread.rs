@@ -133,9 +133,9 @@ fn stall() -> v1::from_rank::Message {
     })
 }
 
-/// Waits until all ranks of a job are there.
+/// Waits until all ranks of a job are there. Another token asks: that of the job may have used up the memory of its answers.
 async fn gathered(address: SocketAddr, name: &str, ranks: u32) {
-    let mut client = connect(address, Some(&token(6))).await;
+    let mut client = connect(address, Some(&token(7))).await;
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         let listed = client.topology(v1::TopologyRequest {}).await;
