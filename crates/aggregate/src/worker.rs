@@ -10,7 +10,7 @@ use thalweg_core::{
 use thalweg_transport::control::PacketInfos;
 use thalweg_transport::{
     CheckedControl, CongestionControl, ControlStart, Controller, JobClass, PACKETS_OUT_OF_TURN,
-    RtoLimits, RttEstimator,
+    Paths, RtoLimits, RttEstimator, path_number,
 };
 use thalweg_values::Tensor;
 use thalweg_wire::aggregate::Scale;
@@ -85,6 +85,8 @@ struct Work {
     key: Option<Key>,
     operations: Operations,
     fragments: Fragments,
+    /// Paths of packets with values, where there are several.
+    paths: Option<Paths>,
     /// Fragments below are complete at every other worker.
     resume_from: u64,
     /// The first fragment whose values have left in no epoch.
@@ -165,6 +167,7 @@ impl Worker {
                 key: None,
                 operations: Operations::new(operation, first_sequence, config.importance),
                 fragments: Fragments::new(first_sequence),
+                paths: None,
                 resume_from: 0,
                 first_unsent: first_sequence,
                 events: VecDeque::new(),
@@ -213,6 +216,7 @@ impl Worker {
             return false;
         }
         self.work.fragments.begin_anew();
+        self.work.choose_paths(&setup, rank);
         self.work.moved_at = now;
         self.work.resume_from = self.work.resume_from.max(setup.resume_from);
         self.work.skip_missing();
@@ -308,7 +312,8 @@ impl Worker {
 
     /// What it has counted.
     pub fn stats(&self) -> Stats {
-        self.work.stats
+        let left_paths = self.work.paths.as_ref().map_or(0, |paths| paths.left() as u64);
+        Stats { left_paths, ..self.work.stats }
     }
 
     /// Round-trip times of fragments that were sent once, over all epochs.
@@ -398,6 +403,40 @@ impl Work {
         }
     }
 
+    /// Prepares the choice of paths, where there are several. Every worker has an order of its own.
+    // spec: M-21
+    fn choose_paths(&mut self, setup: &Setup, rank: u32) {
+        if self.config.paths.count > 1 && self.paths.is_none() {
+            let rng = Rng::new(setup.job.0).substream("paths", u64::from(rank));
+            self.paths = Some(Paths::new(self.config.paths, rng));
+        }
+    }
+
+    /// Path of the next packet with values that leave for the first time. With one path, all packets of a job stay in order.
+    // spec: M-21
+    #[inline]
+    fn next_path(&mut self, setup: &Setup) -> u16 {
+        self.paths.as_mut().map_or(setup.job.0 as u16, Paths::next_batched)
+    }
+
+    /// Path of a packet that is in no batch.
+    // spec: M-21
+    fn path_alone(&mut self, setup: &Setup) -> u16 {
+        self.paths.as_mut().map_or(setup.job.0 as u16, Paths::next_alone)
+    }
+
+    /// The values of a fragment, as they left first, have arrived or are lost.
+    // spec: M-21
+    #[inline]
+    fn note_fate(&mut self, sequence: u64, is_lost: bool) {
+        if let Some(paths) = &mut self.paths
+            && let Some(fragment) = self.fragments.sent_mut(sequence)
+            && !std::mem::replace(&mut fragment.is_fate_known, true)
+        {
+            paths.on_single_fate(path_number(fragment.path), is_lost);
+        }
+    }
+
     /// Least wait for an answer while it is not the turn of the job.
     fn patience(&self) -> Option<Span> {
         match self.class {
@@ -424,7 +463,7 @@ impl Epoch {
             infos: PacketInfos::default(),
             recovery_end: 0,
             held_until: None,
-            flight: Flight::new(setup.trees.len(), work.config.loss_threshold),
+            flight: Flight::new(setup.trees.len(), work.config.overtaken_by()),
             next: work.fragments.watermark(),
             in_flight_bytes: 0,
             due: VecDeque::new(),

@@ -2,7 +2,7 @@
 
 use thalweg_core::{Dscp, FRAME_BODY_BYTES, FRAME_OVERHEAD_BYTES, Span};
 use thalweg_transport::control::DelayRate;
-use thalweg_transport::{Control, ControlError, Credentials, RtoLimits};
+use thalweg_transport::{Control, ControlError, Credentials, PathSettings, RtoLimits};
 use thiserror::Error;
 
 use crate::segments::LEAST_SEGMENT_BYTES;
@@ -147,6 +147,15 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Settings of the choice of paths to each peer.
+    pub(crate) fn path_settings(&self) -> PathSettings {
+        PathSettings {
+            count: self.paths,
+            batch_packets: self.path_batch_packets,
+            leaves_lossy: self.leaves_lossy_paths,
+        }
+    }
+
     /// Whether the settings can work together.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.segment_bytes < LEAST_SEGMENT_BYTES || !self.segment_bytes.is_multiple_of(4) {

@@ -18,7 +18,6 @@ mod endpoint;
 mod flight;
 mod incoming;
 mod outgoing;
-mod paths;
 mod peer;
 pub mod plan;
 pub mod policy;

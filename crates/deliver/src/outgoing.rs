@@ -251,7 +251,7 @@ impl Outgoing {
     /// Returns the path of an answer to a node, where it is known which paths to it lose more than the others.
     // spec: M-21
     pub fn answer_path(&mut self, config: &Config, node: NodeId) -> Option<u16> {
-        let place = *self.nodes.get(&node).filter(|_| config.counts_losses())?;
+        let place = *self.nodes.get(&node).filter(|_| config.path_settings().counts_losses())?;
         Some(self.peers[place as usize].paths.next_alone())
     }
 

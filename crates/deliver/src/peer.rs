@@ -4,13 +4,12 @@ use thalweg_core::{Bytes, NodeId, Rng, Span, Time};
 use thalweg_transport::control::{Acked, ArrivalCount, Lost, PacketInfos, SentPacket};
 use thalweg_transport::messages::Ready;
 use thalweg_transport::{
-    CheckedControl, CongestionControl, ControlStart, Controller, RttEstimator,
+    CheckedControl, CongestionControl, ControlStart, Controller, Paths, RttEstimator,
 };
 use thalweg_wire::deliver::Ack;
 
 use crate::config::Config;
 use crate::flight::{Asked, Flight};
-use crate::paths::Paths;
 
 /// Least number of echoes that the packets of a full window ask for.
 const ECHOES_PER_WINDOW: u64 = 4;
@@ -74,7 +73,7 @@ impl Peer {
             infos: PacketInfos::default(),
             recovery_end: 0,
             active_at: Time::ZERO,
-            paths: Paths::new(config, rng.substream("spray", u64::from(node.0))),
+            paths: Paths::new(config.path_settings(), rng.substream("spray", u64::from(node.0))),
             rtt: RttEstimator::new(config.waits),
             until_echo: 0,
             waiting: Ready::default(),
@@ -126,7 +125,7 @@ impl Peer {
             self.infos.push(number, info);
         }
         self.active_at = now;
-        (self.paths.next(), asks)
+        (self.paths.next_batched(), asks)
     }
 
     /// An echo of a packet of a tensor came back.

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use thalweg_core::{Body, BodySize, Bytes, Outbox, Purpose, Span, Time};
-use thalweg_transport::{Backoff, Credentials, Envelope};
+use thalweg_transport::{Backoff, Credentials, Envelope, Paths, path_number};
 use thalweg_values::importance::{Importance, Threshold, is_drawn, write_and_sum};
 use thalweg_values::{Bits, Tensor, TensorSlice};
 use thalweg_wire::deliver::{Ack, Data, TensorName, Verb, bitmap_bytes};
@@ -21,7 +21,6 @@ use thalweg_wire::deliver::{Ack, Data, TensorName, Verb, bitmap_bytes};
 use crate::budget::{LossBound, first_segment};
 use crate::call::{Name, Note, PostError, SendCall, Sent};
 use crate::config::{Config, SegmentOrder, SendOrder, Start};
-use crate::paths::{Paths, number};
 use crate::peer::{Departure, Peer, Waiting};
 use crate::policy::{Policy, Segment};
 use crate::segments::{Segments, trailer_limit, value_bytes};
@@ -128,7 +127,8 @@ impl Sender {
             && segments.count() <= u32::MAX / 2;
         let its = |index| threshold.is_important(own(index), name.operation, index.into());
         let important = has_rounds.then(|| important(&segments, its));
-        let taken = if config.counts_losses() { segments.count() as usize } else { 0 };
+        let taken =
+            if config.path_settings().counts_losses() { segments.count() as usize } else { 0 };
         Ok(Sender {
             name,
             peer,
@@ -389,7 +389,7 @@ impl Sender {
         let departure = Departure { tensor: slot, wire_bytes, priority, is_last, senders };
         let (entropy, asks) = peer.on_data(config, now, departure);
         if let Some(taken) = self.taken.get_mut(index as usize) {
-            *taken = number(entropy);
+            *taken = path_number(entropy);
         }
 
         let envelope = Envelope {

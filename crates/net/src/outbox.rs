@@ -179,7 +179,8 @@ pub(crate) fn enqueue(
     match peers.address(node) {
         Some(address) => {
             let tos = meta.dscp.code() << 2 | meta.ecn.bits();
-            let path = (meta.entropy % paths) as u8;
+            // The low byte tells paths apart that are chosen in turn.
+            let path = (u16::from(meta.entropy as u8) % paths) as u8;
             queue.push(Target { node, address, tos, path }, extent);
         }
         None => stats.dropped_unroutable += 1,

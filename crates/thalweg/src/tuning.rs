@@ -12,7 +12,7 @@ use thalweg_flow::MessageOrder;
 use thalweg_transport::control::{
     Aimd, Dctcp, Delay, DelayRate, RateFloor, RateStart, SampledClasses,
 };
-use thalweg_transport::{Credentials, RtoLimits};
+use thalweg_transport::{Credentials, PathSettings, RtoLimits};
 use thalweg_values::Importance;
 use thalweg_wire::tag::{Key, Secrets};
 
@@ -71,8 +71,8 @@ const DELIVERY_HIGH: Span = Span::from_ms(2);
 /// Bytes that may wait on the path of a delivery before its rate falls: about two ports of a small switch.
 const QUEUE_BYTES: u64 = 250_000;
 
-/// Packets of deliveries in a row that take the same path: the kernel carries a batch as one only if they have the same
-/// source port. Slow interfaces get shorter batches anyway.
+/// Packets of sums in switches, and of deliveries, in a row that take the same path: the kernel carries a batch as one only if
+/// they have the same source port. Slow interfaces get shorter batches anyway.
 // spec: M-21
 const PATH_BATCH_PACKETS: u32 = 16;
 
@@ -80,9 +80,10 @@ const PATH_BATCH_PACKETS: u32 = 16;
 pub(crate) const LAYERS: u16 = 256;
 
 /// A worker of in-network aggregation. It reports importance in bounded sums: servers leave out contributions that are not
-/// important before the others. All contributions have the same ECN, as the kernel carries only such packets as one.
-// spec: M-20
-pub(crate) fn worker(window: Window) -> worker::Config {
+/// important before the others. All contributions have the same ECN, as the kernel carries only such packets as one. It sends
+/// from all source ports of the session.
+// spec: M-20, M-21
+pub(crate) fn worker(window: Window, paths: u16) -> worker::Config {
     worker::Config {
         control: window.control(Aimd::DELAY, Aimd::DELAY),
         // Far more than a host sleeps, because a timeout repeats everything; the probe repeats one.
@@ -91,6 +92,7 @@ pub(crate) fn worker(window: Window) -> worker::Config {
         probe_after: Some(Span::from_ms(1)),
         timeout_max: Span::from_s(1),
         shared_phase: Some(thalweg_net::SHARED_PHASE),
+        paths: PathSettings { count: paths, batch_packets: PATH_BATCH_PACKETS, leaves_lossy: true },
         importance: Importance::PacketMean,
         droppable_ecn: Ecn::Capable,
         ..worker::Config::default()
@@ -309,7 +311,7 @@ mod tests {
             let sending = Sending { window, paths: 1, link_rate: None };
             let delivery = delivery(credentials, wait, &sending, 1).endpoint;
             let flow = flow(job, 1, key, wait, window);
-            let controls = [worker(window).control, flow.control, delivery.control];
+            let controls = [worker(window, 1).control, flow.control, delivery.control];
             let is_named = !matches!(window, Window::Auto | Window::Delay);
             assert_eq!(controls[0] == controls[1], is_named, "{window}");
             assert_eq!(controls[0] == controls[2], is_named, "{window}");

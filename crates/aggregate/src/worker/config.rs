@@ -2,7 +2,7 @@
 
 use thalweg_core::{Ecn, Span, Tag, counters};
 use thalweg_transport::control::Aimd;
-use thalweg_transport::{Control, ControlError};
+use thalweg_transport::{Control, ControlError, PathSettings};
 use thalweg_values::Importance;
 use thiserror::Error;
 
@@ -36,6 +36,10 @@ pub struct Config {
     /// Then the worker never probes, since alone it would only measure the queues of the others, and a job
     /// that began beside another one may get a larger share than that one.
     pub shared_phase: Option<Span>,
+    /// Paths of packets with values. Where they are several, packets of different batches may overtake each other: a fragment is lost
+    /// when a batch more was answered. Default one path.
+    // spec: M-21
+    pub paths: PathSettings,
     /// What packets are tagged with. Default: training, the least urgent, ECN-capable.
     pub tag: Tag,
     /// Rule that tells important fragments of bounded operations apart. Those that are not important are the first to be
@@ -59,6 +63,7 @@ impl Default for Config {
             loss_threshold: 3,
             queries_before_straight: 3,
             shared_phase: None,
+            paths: PathSettings { count: 1, batch_packets: 16, leaves_lossy: true },
             tag: Tag::training(),
             importance: Importance::All,
             droppable_ecn: Ecn::NotCapable,
@@ -75,6 +80,9 @@ pub enum ConfigError {
     /// Everything would count as lost at once.
     #[error("timeout_after is zero: set it to at least a round trip")]
     NoTimeout,
+    /// No path.
+    #[error("paths.count and paths.batch_packets are at least 1")]
+    NoPath,
     /// The limits of the timeout contradict each other.
     #[error("timeout_max is {max}, below timeout_after, {after}: raise it")]
     TimeoutMax {
@@ -97,6 +105,9 @@ impl Config {
         if self.timeout_after == Span::ZERO {
             return Err(ConfigError::NoTimeout);
         }
+        if self.paths.count == 0 || self.paths.batch_packets == 0 {
+            return Err(ConfigError::NoPath);
+        }
         if self.timeout_max < self.timeout_after {
             let (max, after) = (self.timeout_max, self.timeout_after);
             return Err(ConfigError::TimeoutMax { max, after });
@@ -105,6 +116,16 @@ impl Config {
             return Err(ConfigError::LossThreshold(self.loss_threshold));
         }
         Ok(self.control.check()?)
+    }
+
+    /// Later answers that show a fragment to be lost.
+    // spec: A-33, M-21
+    pub(super) fn overtaken_by(&self) -> u32 {
+        match (self.loss_threshold, self.paths.count) {
+            (0, _) => 0,
+            (threshold, 1) => threshold,
+            (threshold, _) => threshold.saturating_add(self.paths.batch_packets),
+        }
     }
 }
 
@@ -145,6 +166,8 @@ counters! {
         /// (T-09). Counted when a fragment is sent for the first time; where its sum then left the range, it
         /// was repeated in floats with all of its values.
         pub underflowed_values: u64,
+        /// Paths that are hardly used now, because they lose more than the others (M-21).
+        pub left_paths: u64,
         /// Bytes of values for which the sum is there.
         pub completed_bytes: u64,
     }
@@ -163,6 +186,8 @@ mod tests {
         let (max, after) = (Span::from_us(1), config.timeout_after);
         let error = ConfigError::TimeoutMax { max, after };
         assert_eq!(check(Config { timeout_max: max, ..config }), error);
+        let paths = PathSettings { batch_packets: 0, ..config.paths };
+        assert_eq!(check(Config { paths, ..config }), ConfigError::NoPath);
         let error = ConfigError::LossThreshold(1_025);
         assert_eq!(check(Config { loss_threshold: 1_025, ..config }), error);
     }

@@ -35,6 +35,10 @@ pub(super) struct Fragment {
     pub packet_bytes: u32,
     /// How urgent its packets are.
     pub dscp: Dscp,
+    /// Path of the first transmission of its values, as entropy.
+    pub path: u16,
+    /// True once it is known whether that one arrived.
+    pub is_fate_known: bool,
     /// The first transmission of this attempt. An answer tells no more than that this one arrived.
     pub first_transmission: u64,
     /// The last transmission, be it a query.
@@ -63,6 +67,7 @@ pub(super) struct Launch {
     pub terms: Terms,
     pub packet_bytes: u32,
     pub dscp: Dscp,
+    pub path: u16,
     pub transmission: u64,
     pub now: Time,
     /// True if its answer measures a round trip.
@@ -75,6 +80,8 @@ impl Fragment {
         terms: Terms { aggregator: 0, attempt: Attempt(0), numbers: Numbers::Float },
         packet_bytes: 0,
         dscp: Dscp::of_priority(0),
+        path: 0,
+        is_fate_known: false,
         first_transmission: 0,
         last_transmission: 0,
         sent_at: Time::ZERO,
@@ -136,7 +143,7 @@ impl Fragments {
     /// A fragment leaves for the first time in this epoch. It is not complete.
     #[inline]
     pub fn launch(&mut self, sequence: u64, launch: Launch) {
-        let Launch { terms, packet_bytes, dscp, transmission, now, is_measurable } = launch;
+        let Launch { terms, packet_bytes, dscp, path, transmission, now, is_measurable } = launch;
         let fragment = self.at(sequence);
         assert_eq!(fragment.state, State::Waiting, "fragment {sequence} leaves once in an epoch");
         *fragment = Fragment {
@@ -144,6 +151,7 @@ impl Fragments {
             terms,
             packet_bytes,
             dscp,
+            path,
             first_transmission: transmission,
             last_transmission: transmission,
             sent_at: now,

@@ -165,6 +165,7 @@ impl Epoch {
         congested: bool,
     ) {
         let transmission = fragment.first_transmission;
+        work.note_fate(sequence, false);
         self.last_answer_at = now;
         let round_trip = fragment.is_measurable.then(|| now.since(fragment.sent_at));
         if let Some(round_trip) = round_trip {
@@ -319,6 +320,11 @@ impl Epoch {
             (false, true) => How::Again,
             (false, false) => How::Repair,
         };
+        if how == How::Repair {
+            // The others are there, and what this worker sent is not.
+            work.note_fate(sequence, true);
+        }
+        let fragment = work.fragments.sent_mut(sequence)?;
         match fragment.answer {
             Some(How::Straight) => {}
             Some(_) => fragment.answer = Some(how),

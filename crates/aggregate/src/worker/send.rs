@@ -178,14 +178,15 @@ impl Epoch {
         let terms = self.agreed.terms(sequence).with_floats(at.floats);
         let transmission = self.flight.send(self.setup.shard(sequence), sequence);
         let (packet_bytes, dscp) = (self.packet_bytes(at), work.dscp(at));
+        let path = work.next_path(&self.setup);
         let is_measurable = work.patience().is_none();
-        let launch = Launch { terms, packet_bytes, dscp, transmission, now, is_measurable };
+        let launch = Launch { terms, packet_bytes, dscp, path, transmission, now, is_measurable };
         work.fragments.launch(sequence, launch);
         self.note_sent(now, packet_bytes, dscp, transmission);
         self.next += 1;
         self.skip_complete(work);
         let how = if has_left_before { How::Again } else { How::Fresh };
-        let fit = self.fill(work, at, terms, how, packet);
+        let fit = self.fill(work, at, terms, (how, path), packet);
         work.stats.fragments_sent += 1;
         // spec: T-09
         work.stats.underflowed_values += if has_left_before { 0 } else { fit.underflowed };
@@ -224,7 +225,7 @@ impl Epoch {
     /// they left.
     fn send_values(
         &self,
-        work: &Work,
+        work: &mut Work,
         sequence: u64,
         terms: Terms,
         how: How,
@@ -234,7 +235,8 @@ impl Epoch {
         let Some(piece) = work.operations.piece(at) else { return false };
         let size = body_size(piece, at);
         let Some(packet) = outbox.lend(size, Purpose::Retransmission) else { return false };
-        let _ = self.fill(work, at, terms, how, packet);
+        let path = work.path_alone(&self.setup);
+        let _ = self.fill(work, at, terms, (how, path), packet);
         true
     }
 
@@ -244,7 +246,7 @@ impl Epoch {
         work: &Work,
         at: Located,
         terms: Terms,
-        how: How,
+        (how, path): (How, u16),
         mut packet: Packet<'_>,
     ) -> Fit {
         let Some(piece) = work.operations.piece(at) else { return Fit::WHOLE };
@@ -252,7 +254,7 @@ impl Epoch {
         let fit = encode(piece, terms.numbers, &mut packet.body);
         gradient.overflow = fit.is_clipped;
         let is_to_server = gradient.level == gradient.branch.end();
-        let mut envelope = self.envelope(work, at, is_to_server);
+        let mut envelope = self.envelope(work, at, is_to_server, path);
         // What was sent before is not lost again, nor what would be too much.
         // spec: M-20
         let is_droppable = how == How::Fresh && gradient.importance == SumImportance::NONE;
@@ -303,7 +305,7 @@ impl Epoch {
     // spec: T-10
     fn send_query(
         &self,
-        work: &Work,
+        work: &mut Work,
         sequence: u64,
         terms: Terms,
         is_straight: bool,
@@ -311,6 +313,7 @@ impl Epoch {
     ) {
         let Some(at) = work.operations.locate(sequence) else { return };
         let Some(mut packet) = outbox.lend(BodySize::Length(0), Purpose::Control) else { return };
+        let path = work.path_alone(&self.setup);
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
         let identity = self.identity(work, at, terms.attempt);
@@ -325,7 +328,7 @@ impl Epoch {
             important: bounded.is_some() && work.operations.is_important(at) == Some(true),
             ..Query::new(identity, terms.aggregator, tree.server(), branch)
         };
-        let envelope = self.envelope(work, at, is_straight);
+        let envelope = self.envelope(work, at, is_straight, path);
         envelope.fill_sized(&mut packet, |header| query.encode(header));
     }
 
@@ -348,13 +351,18 @@ impl Epoch {
 
     /// Returns the envelope of a packet about a fragment.
     // spec: A-24
-    fn envelope<'a>(&self, work: &'a Work, at: Located, is_to_server: bool) -> Envelope<'a> {
+    fn envelope<'a>(
+        &self,
+        work: &'a Work,
+        at: Located,
+        is_to_server: bool,
+        path: u16,
+    ) -> Envelope<'a> {
         let tree = self.setup.tree(at.sequence);
         Envelope {
             dst: if is_to_server { tree.server() } else { tree.first_hop(self.rank) },
             tag: Tag { dscp: work.dscp(at), ..work.config.tag },
-            // Packets of a job stay on one path, in order.
-            entropy: self.setup.job.0 as u16,
+            entropy: path,
             overhead_bytes: self.setup.parameters.overhead_bytes,
             key: work.key.as_ref(),
         }

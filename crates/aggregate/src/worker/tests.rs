@@ -6,6 +6,7 @@ mod differing;
 mod epochs;
 mod halves;
 mod lossy;
+mod paths;
 mod recovery;
 mod sending;
 mod slips;

@@ -350,6 +350,7 @@ impl<'a> Swarm<'a> {
                 config.shared_phase = Some(Span::ZERO);
             }
             config.loss_threshold = plan.loss_threshold;
+            config.paths.count = plan.paths;
             config.importance = plan.importance[rank as usize];
             let worker = Worker::resuming(config, Operation(first as u64), age + firsts[first]);
             let worker = Box::new(worker.expect("settings that are drawn work"));

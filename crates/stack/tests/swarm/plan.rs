@@ -66,6 +66,8 @@ pub struct JobPlan {
     pub window_bytes: Option<u64>,
     /// 0: losses show by time alone.
     pub loss_threshold: u32,
+    /// Number of paths of its workers.
+    pub paths: u16,
     pub start: Time,
 }
 
@@ -415,6 +417,7 @@ impl JobPlan {
             loss_threshold: if draw.chance(0.1) { 0 } else { 3 },
             window_bytes: draw.chance(0.2).then(|| 1_000 + draw.below(100_000)),
             start: Time::from_ps(draw.below(LAST_START.as_ps())),
+            paths: if draw.chance(0.2) { 4 } else { 1 },
         }
     }
 }

@@ -394,7 +394,7 @@ fn participants(
     if !welcome.is_leader(identity.rank) {
         return Ok(all);
     }
-    let worker = Worker::new(tuning::worker(sending.window));
+    let worker = Worker::new(tuning::worker(sending.window, sending.paths));
     let worker = worker.map_err(|error| Error::of(ErrorKind::Internal, error))?;
     all.push((job, Participant::Aggregate(Box::new(worker))));
     let delivery = |at: usize| delivery(at, at);

@@ -104,8 +104,8 @@ pub struct SessionConfig {
     // spec: M-14
     pub tagging: Tagging,
     /// Number of source ports to send from, 1 to 8. Default 1. Routers with several equal paths choose one by the port.
-    /// Deliveries take all ports in turn, a batch of packets each, and leave those that lose more than the others; a
-    /// message of a flow takes one, and sums in switches all take the first.
+    /// Deliveries and what ranks send to switches take all ports in turn, a batch of packets each, and leave those that lose more
+    /// than the others; a message of a flow takes one.
     // spec: M-21
     pub paths: u16,
     /// Segmentation and coalescing of datagrams by the kernel. Default where it can.

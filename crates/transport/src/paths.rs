@@ -1,9 +1,7 @@
-//! Paths to one peer: one for each batch of packets, and hardly any batch for paths that lose more than the others.
+//! Choice of paths: one for each batch of packets, and hardly any batch for paths that lose more than the others.
 
+use crate::Spray;
 use thalweg_core::Rng;
-use thalweg_transport::Spray;
-
-use crate::config::Config;
 
 /// Most paths whose losses are counted: the numbers of one byte.
 const COUNTED_MAX: u16 = 256;
@@ -14,6 +12,9 @@ const LEAST_PACKETS: u32 = 128;
 /// Packets of known fate after which earlier ones count half.
 const MEMORY_PACKETS: u32 = 256;
 
+/// Packets of known fate between two comparisons, where fates become known one by one.
+const COMPARED_EVERY: u32 = 32;
+
 /// A path is left where it loses more than this multiple of the share that the better half of all paths loses, ...
 const EXCESS_FACTOR: f64 = 3.0;
 
@@ -23,10 +24,21 @@ const EXCESS_SHARE: f64 = 0.03;
 /// One round over all paths in this number gives those that were left a batch: they may have recovered.
 const RETRY_ROUNDS: u32 = 32;
 
-/// Chooses the path of each packet to a peer.
+/// Settings of a choice of paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathSettings {
+    /// Number of paths, at least one.
+    pub count: u16,
+    /// Packets in a row that take the same path.
+    pub batch_packets: u32,
+    /// Counts, with 2 to 256 paths, the packets that each loses, and hardly uses those that lose more than the others.
+    pub leaves_lossy: bool,
+}
+
+/// Chooses the path of each packet.
 // spec: M-02, M-21
 #[derive(Clone, Debug)]
-pub(crate) struct Paths {
+pub struct Paths {
     spray: Spray,
     batch_packets: u32,
     /// Path of the current batch, and number of packets that it still gets.
@@ -36,6 +48,8 @@ pub(crate) struct Paths {
     fates: Vec<Fates>,
     /// Batches since the last round in which all paths had one.
     batches: u32,
+    /// Fates that became known one by one since the last comparison.
+    uncompared: u32,
 }
 
 /// Packets of a path whose fate is known.
@@ -48,21 +62,23 @@ struct Fates {
 }
 
 impl Paths {
-    pub fn new(config: &Config, rng: Rng) -> Paths {
-        let count = if config.counts_losses() { config.paths } else { 0 };
+    /// A choice whose order is drawn from `rng`.
+    pub fn new(settings: PathSettings, rng: Rng) -> Paths {
+        let count = if settings.counts_losses() { settings.count } else { 0 };
         Paths {
-            spray: Spray::new(config.paths, rng),
-            batch_packets: config.path_batch_packets,
+            spray: Spray::new(settings.count, rng),
+            batch_packets: settings.batch_packets,
             current: 0,
             left_packets: 0,
             fates: vec![Fates::default(); count.into()],
             batches: 0,
+            uncompared: 0,
         }
     }
 
-    /// The path of the next packet of a tensor.
+    /// The path of the next packet of a batch, as entropy.
     #[inline]
-    pub fn next(&mut self) -> u16 {
+    pub fn next_batched(&mut self) -> u16 {
         if self.left_packets == 0 {
             self.current = self.next_batch();
             self.left_packets = self.batch_packets;
@@ -89,7 +105,7 @@ impl Paths {
         loop {
             let path = self.spray.next_path();
             // One path always is used.
-            if is_retried || !self.fates[usize::from(number(path))].is_left {
+            if is_retried || !self.fates[usize::from(path_number(path))].is_left {
                 return path;
             }
         }
@@ -103,6 +119,16 @@ impl Paths {
         if fates.packets > MEMORY_PACKETS {
             fates.packets /= 2;
             fates.lost /= 2;
+        }
+    }
+
+    /// The same for packets whose fates become known one by one: compares the paths after some of them.
+    pub fn on_single_fate(&mut self, number: u8, is_lost: bool) {
+        self.on_fate(number, is_lost);
+        self.uncompared += 1;
+        if self.uncompared >= COMPARED_EVERY {
+            self.uncompared = 0;
+            self.compare();
         }
     }
 
@@ -132,16 +158,16 @@ impl Fates {
     }
 }
 
-impl Config {
+impl PathSettings {
     /// Returns true if the packets that each path loses are counted.
-    pub(crate) fn counts_losses(&self) -> bool {
-        self.leaves_lossy_paths && (2..=COUNTED_MAX).contains(&self.paths)
+    pub fn counts_losses(&self) -> bool {
+        self.leaves_lossy && (2..=COUNTED_MAX).contains(&self.count)
     }
 }
 
 /// Number of a path, by its entropy. Where losses are counted, no two have the same.
 #[inline]
-pub(crate) fn number(entropy: u16) -> u8 {
+pub fn path_number(entropy: u16) -> u8 {
     entropy as u8
 }
 
@@ -150,16 +176,13 @@ mod tests {
     use super::*;
 
     fn paths(count: u16, batch_packets: u32) -> Paths {
-        let (paths, path_batch_packets) = (count, batch_packets);
-        let config =
-            Config { paths, path_batch_packets, leaves_lossy_paths: true, ..Config::default() };
-        Paths::new(&config, Rng::new(1))
+        Paths::new(PathSettings { count, batch_packets, leaves_lossy: true }, Rng::new(1))
     }
 
     /// Number of the next packets that take each path.
     fn spread(paths: &mut Paths, packets: u32) -> Vec<u32> {
         let mut spread = vec![0; paths.fates.len()];
-        (0..packets).for_each(|_| spread[usize::from(number(paths.next()))] += 1);
+        (0..packets).for_each(|_| spread[usize::from(path_number(paths.next_batched()))] += 1);
         spread
     }
 
@@ -176,7 +199,7 @@ mod tests {
     #[test]
     fn a_batch_has_one_path_and_all_paths_have_as_many() {
         let mut paths = paths(4, 16);
-        let taken: Vec<u16> = (0..256).map(|_| paths.next()).collect();
+        let taken: Vec<u16> = (0..256).map(|_| paths.next_batched()).collect();
         assert!(taken.chunks(16).all(|batch| batch.iter().all(|path| *path == batch[0])));
         assert_eq!(spread(&mut paths, 256), [64; 4]);
     }
