@@ -69,7 +69,7 @@ fn a_path_is_left_whose_packets_the_switch_asks_for() {
     assert!(spread[2] < 40, "{spread:?}");
 }
 
-/// What the others lose makes sums late on all paths alike.
+/// Losses of other workers make sums late on all paths alike.
 // spec: M-21 machine
 #[test]
 fn paths_that_are_asked_about_alike_are_used() {
