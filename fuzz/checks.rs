@@ -188,7 +188,7 @@ fn parameter(header: &Header) -> bool {
     let parameter = Parameter::decode(header);
     if let Ok(parameter) = parameter {
         assert_canonical(header, parameter.to_header());
-        assert!(parameter.everyone() <= parameter.identity.sequence);
+        assert!(parameter.job_watermark() <= parameter.identity.sequence);
         assert!(parameter.next_from() >= parameter.identity.sequence);
         assert!(parameter.next_aggregator.is_none_or(|next| next < AGGREGATORS_MAX));
     }

@@ -1,4 +1,4 @@
-//! Where a fragment is summed.
+//! Index at which a fragment is summed.
 
 use thalweg_core::{JobId, fibonacci, mix};
 use thalweg_wire::aggregate::LEVELS;
@@ -32,7 +32,7 @@ const fn gcd(mut one: u32, mut other: u32) -> u32 {
     one
 }
 
-/// Where in a switch's array a station sums what has this index. Stations of one switch must not all
+/// Place in a switch's array at which a station sums what has this index. Stations of one switch must not all
 /// want the same place.
 #[inline]
 pub(crate) fn place(index: u32, level: u8, upper_places: [u8; LEVELS], aggregators: u32) -> u32 {

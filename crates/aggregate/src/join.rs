@@ -1,21 +1,19 @@
-//! How a job comes together, and again after a failure.
+//! Set-up of a job, at first and again after a failure.
 //!
 //! The [`Registrar`] is a machine without packets: [`Message`]s in, [`Instruction`]s out. A control
 //! channel carries both; it may delay, double, lose and reorder them.
 //!
-//! **Rounds.** A job is set up in rounds, numbered from 1. In a round every seat is asked for what its
-//! worker remembers ([`Instruction::Report`]); when all have answered ([`Message::Answer`]), the set-up
-//! goes out, and the round's number is its epoch. A failure or a departure begins the next round. Only
-//! answers that carry the number of the current round count, so that whatever was said before a
-//! failure is void, however late it comes.
+//! **Rounds.** A job is set up in rounds, numbered from 1. In a round every rank is asked for what its worker
+//! remembers ([`Instruction::Report`]); when all have answered ([`Message::Answer`]), the set-up goes out, and the
+//! round's number is its epoch. A failure or a departure begins the next round. Only answers that carry the number of
+//! the current round count, so that an answer from before a failure is void, however late it comes.
 //!
-//! **Seats.** A job has a seat for every worker; a seat's number is the rank. A process asks for one
-//! ([`Message::Join`]), is offered one by a report, and takes it with its answer. When a worker leaves
-//! for good its seat goes with it, and the ranks above move down by one; reports and set-ups carry the
-//! new rank. Ranks change only between rounds.
+//! **Ranks.** A job has a rank for every worker. A process asks for one ([`Message::Join`]), is offered one by a
+//! report, and takes it with its answer. When a worker leaves for good its rank is removed, and the ranks above move
+//! down by one; reports and set-ups carry the new rank. Ranks change only between rounds.
 //!
 //! **Where to go on** (A-41). A set-up resumes from the least watermark of those that kept their memory.
-//! Whoever lost it begins there: its application has to be brought to that state, from a checkpoint or
+//! A worker that lost it begins there: its application has to be brought to that state, from a checkpoint or
 //! by a peer. When nobody kept anything, the job begins a new *age*: at a number that no fragment ever
 //! had, because servers keep results over set-ups, and those of the old numbers belong to tensors that
 //! nobody remembers. All workers then number their next fragment as the set-up says.
@@ -25,8 +23,8 @@
 //! ([`Registrar::restore`]).
 //!
 //! **Patience** is the caller's. A worker that keeps silent keeps the round open
-//! ([`Registrar::waits_for`] names it) until somebody calls it lost. Who misses an answer says the same
-//! again; [`Registrar::remind`] repeats what may have been lost on the way out. Every message may be
+//! ([`Registrar::waits_for`] names it) until somebody calls it lost. A worker that misses an answer repeats its
+//! message; [`Registrar::remind`] repeats what may have been lost towards the workers. Every message may be
 //! repeated without harm.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -54,23 +52,23 @@ pub use spec::{CheckedSpec, JobSpec, SERVERS_MAX, SpecError, WORKERS_MAX};
 /// Most jobs at a time.
 pub const JOBS_MAX: usize = 4_096;
 
-/// How many fragment numbers belong to one age of a job: more than a year's, at 100 Gbps.
+/// Number of fragments in one age of a job: more than a year's, at 100 Gbps.
 pub const AGE_FRAGMENTS: u64 = 1 << 48;
 
-/// One run of a program on a node. One process holds at most one seat of a job, and the processes of a
+/// One run of a program on a node. One process holds at most one rank of a job, and the processes of a
 /// job are on different nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process {
-    /// Where it runs.
+    /// Node that it runs on.
     pub node: NodeId,
     /// Tells it from every other process that ever ran there: random, or the time of its start.
     pub life: u64,
 }
 
-/// What a process still knows of the job.
+/// Memory of the job in a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
-    /// Its contributions and results from the watermark on.
+    /// Contributions and results from the watermark on.
     Kept {
         /// All fragments below are complete there.
         watermark: u64,
@@ -79,56 +77,55 @@ pub enum Memory {
     Lost,
 }
 
-/// What the registrar is told.
+/// Message to the registrar.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// A process asks for a seat. Answered by a report, or by the set-up if it is in it.
+    /// A process asks for a rank. Answered by a report, or by the set-up if it is in it.
     Join {
         /// The job.
         job: JobId,
-        /// Who asks.
+        /// Process that asks.
         process: Process,
-        /// Which seat, if it matters: an empty one.
+        /// Rank that it asks for, if it matters: a vacant one.
         rank: Option<u32>,
     },
     /// A process answers a report.
     Answer {
         /// The job.
         job: JobId,
-        /// Who answers.
+        /// Process that answers.
         process: Process,
         /// The round of the report.
         round: u32,
         /// The rank of the report.
         rank: u32,
-        /// The switches on its way up to each server, in the order of [`JobSpec::servers`].
+        /// The switches along its path up to each server, in the order of [`JobSpec::servers`].
         paths: Vec<Vec<NodeId>>,
-        /// What it knows.
+        /// Memory that it has.
         memory: Memory,
     },
     /// A process leaves for good. The job goes on with one worker less; without workers it is over.
     Leave {
         /// The job.
         job: JobId,
-        /// Who leaves.
+        /// Process that leaves.
         process: Process,
     },
-    /// A worker is gone, and another process will come for its seat. It is named by its process, so that
-    /// a late copy cannot mean whoever came after it. Who was called lost and is not asks for a seat
-    /// again.
+    /// A worker is gone, and another process will come for its rank. It is named by its process, so that a late copy
+    /// cannot mean the process after it. A process that was called lost and is not asks for a rank again.
     Lost {
         /// The job.
         job: JobId,
-        /// Who is gone.
+        /// Process that is gone.
         process: Process,
     },
-    /// A worker is gone, or its seat empty, and nobody will come for it.
+    /// A worker is gone, or its rank vacant, and nobody will come for it.
     GivenUp {
         /// The job.
         job: JobId,
         /// The latest round that the speaker knows.
         round: u32,
-        /// The seat.
+        /// The rank.
         rank: u32,
     },
     /// The paths of workers have changed. The job is set up again, and workers answer with their new ones.
@@ -143,26 +140,26 @@ pub enum Message {
     },
 }
 
-/// What the registrar wants done.
+/// Instruction of the registrar.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Instruction {
     /// The process shall say what it remembers: a set-up is to come. Answered by
     /// [`Message::Answer`].
     Report {
-        /// To whom.
+        /// Recipient.
         process: Process,
         /// The job.
         job: JobId,
-        /// Which round this is.
+        /// Number of the round.
         round: u32,
-        /// The seat that it has, or is offered.
+        /// The rank that it has, or is offered.
         rank: u32,
     },
     /// The worker adopts the set-up.
     AdoptWorker {
-        /// To whom. Another process on that node must not take it for its own.
+        /// Recipient. Another process on that node must not take it for its own.
         process: Process,
-        /// Its rank.
+        /// Rank of the worker.
         rank: u32,
         /// The set-up.
         setup: Arc<Setup>,
@@ -170,16 +167,16 @@ pub enum Instruction {
     /// The server adopts the set-up, if it still is in this life. One that has restarted must not
     /// take a set-up from before: somebody may have seen sums that it has lost.
     AdoptServer {
-        /// To whom.
+        /// Recipient.
         node: NodeId,
-        /// The life in which it last said that it had restarted; `None` if it never did.
+        /// The life that its last [`Message::ServerRestarted`] named; `None` without one.
         life: Option<u64>,
         /// The set-up.
         setup: Arc<Setup>,
     },
     /// The node has no part in the job any more, unless it has adopted an epoch from `round` on.
     Retire {
-        /// To whom.
+        /// Recipient.
         node: NodeId,
         /// The job.
         job: JobId,
@@ -188,9 +185,9 @@ pub enum Instruction {
     },
 }
 
-/// What became of a message.
+/// Freshness of a message: its effect on the registrar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Heard {
+pub enum Freshness {
     /// It changed something.
     New,
     /// It was known. What it asks for is answered again.
@@ -212,7 +209,7 @@ pub enum RegisterError {
     #[error("{0:?} is registered: take another id, or end that job")]
     Taken(JobId),
     /// More processes than any job had.
-    #[error("{0} processes are said to remember the job, at most {WORKERS_MAX} can")]
+    #[error("{0} processes are named as remembering the job, at most {WORKERS_MAX} can")]
     Roster(usize),
     /// No epoch is left to go on in.
     #[error("{0:?} was set up too often, its epochs are used up: register a new job")]
@@ -228,12 +225,12 @@ pub enum JoinError {
     /// No job has this server.
     #[error("{0:?} is no server of any job")]
     UnknownServer(NodeId),
-    /// No such seat.
+    /// The job has no such rank.
     #[error("there is no rank {rank}: the job has {workers} workers")]
     UnknownRank {
         /// The rank.
         rank: u32,
-        /// How many seats there are.
+        /// Number of ranks.
         workers: u32,
     },
     /// A round that has not begun.
@@ -244,27 +241,27 @@ pub enum JoinError {
         /// The job's.
         current: u32,
     },
-    /// The seat belongs to another process, or the node has another one.
+    /// The rank belongs to another process, or the node has another one.
     #[error("rank {rank} belongs to {holder:?}: if that is gone, report it lost first")]
     Taken {
-        /// The seat.
+        /// The rank.
         rank: u32,
-        /// Who has it.
+        /// Process that holds it.
         holder: Process,
     },
-    /// No seat is empty.
-    #[error("all seats are taken: register the job with more workers")]
+    /// No rank is vacant.
+    #[error("all ranks are taken: register the job with more workers")]
     Full,
     /// Not one way for each server.
     #[error("{given} ways up were given, the job has {servers} servers: one for each is needed")]
     Paths {
-        /// How many there are.
+        /// Number of paths that were given.
         given: usize,
-        /// How many there should be.
+        /// Number of servers.
         servers: usize,
     },
     /// More switches than a header has room for.
-    #[error("{0} switches are on the way to a server, at most {LEVELS} fit")]
+    #[error("a path to a server has {0} switches, at most {LEVELS} fit")]
     LongPath(usize),
     /// The process was not part of the last set-up, so what it remembers is not what the job knows.
     #[error("the process was not in the last set-up: it has to begin with an empty memory")]
@@ -276,10 +273,10 @@ pub enum JoinError {
         watermark: u64,
         /// The least that it can be.
         least: u64,
-        /// What it is below.
+        /// Limit that it must stay below.
         limit: u64,
     },
-    /// The ways that were given form no tree. Whoever answers again may give another way.
+    /// The paths that were given form no tree. A worker that answers again may give another path.
     #[error(transparent)]
     Tree(#[from] TreeError),
     /// Epochs or ages are used up.
@@ -328,7 +325,7 @@ impl Registrar {
     }
 
     /// Makes a job again whose registrar lost its memory. It goes on in the round after `epoch`, the
-    /// latest that any of its processes has heard of. Everybody joins again; those of `roster` were in
+    /// latest that any of its processes has received. Everybody joins again; those of `roster` were in
     /// its last set-up and may say that they kept their memory, from `watermark` on or above. If none
     /// of them does, the job begins an age above the watermark's.
     // spec: A-41
@@ -350,7 +347,7 @@ impl Registrar {
     }
 
     /// Takes in a message.
-    pub fn handle(&mut self, message: Message) -> Result<Heard, JoinError> {
+    pub fn handle(&mut self, message: Message) -> Result<Freshness, JoinError> {
         let out = &mut self.instructions;
         match message {
             Message::Join { job, process, rank } => {
@@ -361,15 +358,15 @@ impl Registrar {
                 find(&mut self.jobs, job)?.answer(process, round, rank, answer, out)
             }
             Message::Leave { job, process } => {
-                let heard = find(&mut self.jobs, job)?.leave(process, out)?;
+                let freshness = find(&mut self.jobs, job)?.leave(process, out)?;
                 self.end_if_empty(job);
-                Ok(heard)
+                Ok(freshness)
             }
             Message::Lost { job, process } => find(&mut self.jobs, job)?.lose(process, out),
             Message::GivenUp { job, round, rank } => {
-                let heard = find(&mut self.jobs, job)?.give_up(round, rank, out)?;
+                let freshness = find(&mut self.jobs, job)?.give_up(round, rank, out)?;
                 self.end_if_empty(job);
-                Ok(heard)
+                Ok(freshness)
             }
             Message::Replan { job } => find(&mut self.jobs, job)?.replan(out),
             Message::ServerRestarted { process } => self.restart_server(process),
@@ -394,7 +391,7 @@ impl Registrar {
         self.instructions.pop_front()
     }
 
-    /// Repeats what nobody may have heard: the reports that the open round waits for, or else the
+    /// Repeats what may not have arrived: the reports that the open round waits for, or else the
     /// set-up.
     pub fn remind(&mut self, job: JobId) -> Result<(), JoinError> {
         find(&mut self.jobs, job)?.remind(&mut self.instructions);
@@ -441,18 +438,18 @@ impl Registrar {
         if self.jobs.contains_key(&id) { Err(RegisterError::Taken(id)) } else { Ok(spec) }
     }
 
-    fn restart_server(&mut self, server: Process) -> Result<Heard, JoinError> {
-        let mut heard = Err(JoinError::UnknownServer(server.node));
+    fn restart_server(&mut self, server: Process) -> Result<Freshness, JoinError> {
+        let mut freshness = Err(JoinError::UnknownServer(server.node));
         for job in self.jobs.values_mut().filter(|job| job.has_server(server.node)) {
             let one = job.restart_server(server, &mut self.instructions);
-            heard = match (heard, one) {
+            freshness = match (freshness, one) {
                 // One job's trouble is none of the others', but is not hidden either.
                 (_, Err(error)) => Err(error),
-                (Err(JoinError::UnknownServer(_)) | Ok(Heard::Again), one) => one,
-                (heard, _) => heard,
+                (Err(JoinError::UnknownServer(_)) | Ok(Freshness::Again), one) => one,
+                (freshness, _) => freshness,
             };
         }
-        heard
+        freshness
     }
 
     fn end_if_empty(&mut self, job: JobId) {

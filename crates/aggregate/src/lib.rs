@@ -25,7 +25,7 @@ pub use parameters::{
     AGGREGATORS, CheckedParameters, FRAGMENT_VALUES, FRAGMENT_VALUES_MAX, JobParameters,
     ParameterError, SPAN_FRAGMENTS,
 };
-pub use reliability::{Absences, Manner, Reliability};
+pub use reliability::{Absences, Reliability, SumOptions};
 pub use server::Server;
 pub use setup::{Attempt, Indexing, Numeric, Recovery, Setup};
 pub use switch::Switch;

@@ -1,9 +1,9 @@
-//! How much of an operation may be missing, and what was.
+//! Share of an operation that may be missing, and contributions that were.
 
 use thalweg_core::Fingerprint;
 use thalweg_wire::aggregate::{Absent, LossShare};
 
-/// Whether an operation's sums may lack contributions: the same at all workers.
+/// Guarantee of an operation's sums, exact or bounded: the same at all workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reliability {
     /// Every sum has everybody's contribution.
@@ -14,10 +14,10 @@ pub enum Reliability {
     Bounded(LossShare),
 }
 
-/// How an operation is carried out: the same at all workers.
+/// Options of an operation: the same at all workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Manner {
-    /// What may be missing.
+pub struct SumOptions {
+    /// Share that may be missing.
     pub reliability: Reliability,
     /// The layer of the model that its values belong to, from 0 at the front, and how many there are:
     /// front layers are more urgent. Without it, as urgent as the settings say.
@@ -27,13 +27,13 @@ pub struct Manner {
     pub fingerprint: Option<Fingerprint>,
 }
 
-impl From<Reliability> for Manner {
-    fn from(reliability: Reliability) -> Manner {
-        Manner { reliability, ..Manner::default() }
+impl From<Reliability> for SumOptions {
+    fn from(reliability: Reliability) -> SumOptions {
+        SumOptions { reliability, ..SumOptions::default() }
     }
 }
 
-/// Whose contributions the sums of an operation lack.
+/// Ranks whose contributions the sums of an operation lack.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Absences {
     pub(crate) workers: u32,
@@ -43,7 +43,7 @@ pub struct Absences {
 }
 
 impl Absences {
-    /// Whether every sum has everybody's contribution.
+    /// True if every sum has everybody's contribution.
     pub fn is_empty(&self) -> bool {
         self.incomplete.is_empty()
     }
@@ -59,7 +59,7 @@ impl Absences {
         self.workers
     }
 
-    /// How many values a fragment has, the last one of an operation perhaps less.
+    /// Number of values in a fragment, the last one of an operation perhaps less.
     pub fn fragment_values(&self) -> u16 {
         self.fragment_values
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_by_fragment() {
+    fn missing_ranks_are_reported_by_fragment() {
         let absent = |ranks: &[u32]| Absent::of(ranks.iter().copied(), 4).unwrap();
         let incomplete = vec![(1, absent(&[0, 3])), (2, absent(&[3]))];
         let absences = Absences { workers: 4, fragment_values: 2, incomplete };

@@ -31,13 +31,13 @@ mod credit;
 mod intake;
 mod job;
 mod judge;
-mod leeway;
+mod loss_budget;
 mod memory;
+mod positions;
 mod probe;
 mod queue;
 mod ring;
 mod scaling;
-mod seats;
 mod send;
 mod slot;
 mod stats;
@@ -49,7 +49,7 @@ mod tests;
 pub struct Config {
     /// The node that it runs on: it serves the trees with this root.
     pub me: NodeId,
-    /// How long the same is not asked, answered or announced again. Default 50 µs: a few round trips
+    /// Time in which the same is not asked, answered or announced again. Default 50 µs: a few round trips
     /// of a data centre, so that what was sent can arrive before it is sent once more.
     pub ask_gap: Span,
     /// Most jobs at a time. Default 1,024.
@@ -73,7 +73,7 @@ pub enum ConfigError {
     Zero(&'static str),
 }
 
-/// What a server tells its application.
+/// Events for the server's application.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event {
     /// A job, or a new epoch of one, was not adopted: it does not fit the budgets. Other jobs go on.
@@ -121,7 +121,7 @@ pub enum Event {
     },
 }
 
-/// What is missing of a fragment.
+/// Contributions that are missing of a fragment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Missing {
     /// The contributions of these ranks.
@@ -167,7 +167,7 @@ impl Config {
         }
     }
 
-    /// Whether it can work.
+    /// Refuses settings that cannot work.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.ask_gap == Span::ZERO {
             return Err(ConfigError::Zero("ask_gap"));
@@ -262,24 +262,24 @@ impl Server {
         self.refusals
     }
 
-    /// What was counted for all jobs, with those that are over.
+    /// Counts of all jobs, with those that are over.
     pub fn stats(&self) -> Stats {
         let mut all = self.past;
         self.jobs.values().for_each(|job| all += &job.stats);
         all
     }
 
-    /// What was counted for a job. `None` if it is over, or was never here.
+    /// Counts of a job. `None` if it is over, or was never here.
     pub fn stats_of(&self, job: JobId) -> Option<Stats> {
         self.jobs.get(&job).map(|job| job.stats)
     }
 
-    /// What was counted for each job that is here.
+    /// Counts of each job that is here.
     pub fn jobs(&self) -> impl Iterator<Item = (JobId, Stats)> + '_ {
         self.jobs.iter().map(|(id, job)| (*id, job.stats))
     }
 
-    /// What is missing of a fragment of a job.
+    /// Contributions that are missing of a fragment of a job.
     // spec: T-07
     pub fn missing(&mut self, job: JobId, sequence: u64) -> Missing {
         self.jobs.get_mut(&job).map_or(Missing::Unknown, |job| job.missing(sequence))

@@ -1,4 +1,4 @@
-//! What the workers and servers of a job agree on.
+//! Facts that the workers and servers of a job agree on.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::tree::Tree;
 pub struct Setup {
     /// The job.
     pub job: JobId,
-    /// Which set-up of the job this is. Grows with each.
+    /// Number of the job's set-up. Grows with each.
     pub epoch: u32,
     /// The trees, one for each server. Fragment *s* belongs to tree *s* mod their number.
     pub trees: Vec<Arc<Tree>>,
@@ -25,7 +25,7 @@ pub struct Setup {
     pub resume_from: u64,
 }
 
-/// What bodies hold: a setting of the job (T-09).
+/// Format of bodies: a setting of the job (T-09).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Numeric {
     /// `f32`: no range to overflow, NaN and infinity as they are.
@@ -34,23 +34,23 @@ pub enum Numeric {
     Fixed {
         /// The scale to begin with.
         scale: Scale,
-        /// Whether the server lowers the scale when overflow is frequent.
+        /// True if the server lowers the scale when overflow is frequent.
         dynamic: bool,
     },
 }
 
-/// How losses are repaired.
+/// Method by which losses are repaired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Recovery {
-    /// Who lacks a contribution asks those that owe it; partial sums stay where they are (T-10).
+    /// The node that lacks a contribution asks those that owe it; partial sums stay where they are (T-10).
     #[default]
     Selective,
     /// Everybody sends the fragment again, past the switches.
     Paper,
 }
 
-/// How fragments are spread over aggregators.
+/// Rule by which fragments are spread over aggregators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Indexing {
     /// By a hash of job and slot, moved away from collisions.
@@ -60,7 +60,7 @@ pub enum Indexing {
     Linear,
 }
 
-/// Which try at a fragment a packet belongs to. Bit 0 is set for the repeat in floats; the other bits
+/// Attempt at a fragment that a packet belongs to. Bit 0 is set for the repeat in floats; the other bits
 /// count changes of the scale, so that numbers of different meaning have different identities.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Attempt(pub u8);
@@ -76,12 +76,12 @@ impl Attempt {
         Attempt(self.0 | 1)
     }
 
-    /// Whether it is a repeat in floats.
+    /// True if it is a repeat in floats.
     pub const fn is_in_floats(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// How often the scale had changed, modulo 128.
+    /// Number of times that the scale had changed, modulo 128.
     pub const fn generation(self) -> u8 {
         self.0 >> 1
     }
@@ -101,7 +101,7 @@ impl Setup {
         Setup { parameters: parameters.check().unwrap(), ..self }
     }
 
-    /// Which tree a fragment belongs to.
+    /// Tree of a fragment.
     // spec: A-24
     pub fn shard(&self, sequence: u64) -> usize {
         (sequence % self.trees.len() as u64) as usize
@@ -109,7 +109,7 @@ impl Setup {
 }
 
 impl Numeric {
-    /// What bodies hold at first.
+    /// Format of bodies at first.
     pub fn numbers(self) -> Numbers {
         match self {
             Numeric::Float => Numbers::Float,

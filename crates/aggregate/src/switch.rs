@@ -1,4 +1,4 @@
-//! The switch: sums gradients on their way to the server.
+//! The switch: sums gradients that travel towards the server.
 
 mod aggregator;
 mod answers;
@@ -45,8 +45,8 @@ use self::sweep::Sweep;
 ///
 /// It takes packets that are addressed to it and leaves all others alone. What it does with a
 /// gradient stands in one table, the first of `docs/aggregation.md`: take an aggregator, add to one,
-/// pass on. It knows no jobs: what it has to know of one, it reads from the packets, or is told by an
-/// announcement, and forgets again. All memory is reserved when it is made; a step allocates nothing.
+/// pass on. It knows no jobs: what it needs of one, it reads from the packets or from an announcement, and forgets
+/// again. All memory is reserved when it is made; a step allocates nothing.
 // spec
 #[derive(Debug)]
 pub struct Switch {
@@ -104,23 +104,23 @@ impl Switch {
         }
     }
 
-    /// What it has done.
+    /// Counters of the switch.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// How many aggregators are taken.
+    /// Number of aggregators that are taken.
     pub fn occupied(&self) -> u32 {
         self.array.occupied()
     }
 
-    /// How many aggregators a job has taken. Looks at all of them.
+    /// Number of aggregators that a job has taken. Looks at all of them.
     pub fn occupied_by(&self, job: JobId) -> u32 {
         let of_job = |slot: &&Aggregator| slot.key.job() == job;
         self.array.taken().filter(of_job).count() as u32
     }
 
-    /// How many aggregators each job has taken, by job. Looks at all of them.
+    /// Number of aggregators that each job has taken, by job. Looks at all of them.
     pub fn occupancy(&self) -> BTreeMap<JobId, u32> {
         let mut taken = BTreeMap::new();
         for slot in self.array.taken() {
@@ -129,8 +129,8 @@ impl Switch {
         taken
     }
 
-    /// Where packets of a fragment go from a station here, and their level there: to the parent, or
-    /// straight to the server, whose level is `end`.
+    /// Next hop of a fragment's packets from a station here, and their level there: the parent, or
+    /// the server directly, whose level is `end`.
     fn above(&mut self, now: Time, fragment: &Fragment, end: u8) -> (NodeId, u8) {
         let Fragment { identity, server, level, .. } = *fragment;
         let scope = fragment.scope();
@@ -179,7 +179,7 @@ impl Switch {
         self.notice_stranger(now, scope, server);
     }
 
-    /// Whether a job holds as many aggregators as it may, now that others want some.
+    /// True if a job holds as many aggregators as it may, now that others want some.
     #[inline]
     fn has_its_share(&self, now: Time, job: JobId) -> bool {
         self.shares.as_ref().is_some_and(|shares| shares.is_exhausted(now, job))

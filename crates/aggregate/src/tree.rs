@@ -1,4 +1,4 @@
-//! Who sums for whom.
+//! Aggregation tree: the switches that sum for each worker.
 //!
 //! From the switches between each worker and the server to the tree with its fan-ins, places and
 //! groups. The rules are in `docs/aggregation.md`.
@@ -14,19 +14,19 @@ mod build;
 mod tests;
 
 /// A worker and the switches that may sum for it, from its own to the one next to the server. Without
-/// any, it sends straight to the server.
+/// any, it sends directly to the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     /// The worker's node.
     pub node: NodeId,
-    /// The switches on the way up.
+    /// The switches on the path up.
     pub path: Vec<NodeId>,
 }
 
 /// The tree of one server in one epoch.
 ///
-/// Workers are named by rank, in the order they were given. *Seats* order them as the tree does, so
-/// that everything below one station is a range of seats.
+/// Workers are named by rank, in the order they were given. *Positions* order them as the tree
+/// does, so that everything below one station is a range of positions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tree {
     server: NodeId,
@@ -34,9 +34,9 @@ pub struct Tree {
     stations: Vec<Station>,
     /// By rank.
     leaves: Vec<Leaf>,
-    /// The rank of each seat.
+    /// The rank at each position.
     ranks: Vec<u32>,
-    /// Where the server sends what all workers are to get.
+    /// Nodes that the server sends to what all workers must get.
     top_nodes: Vec<NodeId>,
 }
 
@@ -47,10 +47,10 @@ struct Station {
     at: NodeId,
     level: u8,
     parent: Option<usize>,
-    /// Its place at every level above its own.
+    /// Place of the station at every level above its own.
     upper_places: [u8; LEVELS],
     children: Vec<Child>,
-    seats: Range<u32>,
+    positions: Range<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,26 +64,26 @@ struct Leaf {
     node: NodeId,
     branch: Branch,
     first_hop: NodeId,
-    seat: u32,
+    position: u32,
 }
 
-/// What a switch has to know of one tree.
+/// State of one tree that a switch needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
     /// The switch.
     pub switch: NodeId,
-    /// Where it sends sums on to.
+    /// Node that it sends sums on to.
     pub parent: NodeId,
-    /// Its level.
+    /// Level of the stations.
     pub level: u8,
-    /// Its stations.
+    /// Stations of the switch.
     pub stations: Vec<GroupStation>,
 }
 
 /// One station of a switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupStation {
-    /// Its place at every level above its own.
+    /// Place of the station at every level above its own.
     pub upper_places: [u8; LEVELS],
     /// The nodes below it, in the order of their places.
     pub children: Vec<NodeId>,
@@ -91,7 +91,7 @@ pub struct GroupStation {
     pub switches: u32,
 }
 
-/// Why there is no tree. Whoever set up the job is at fault.
+/// Reason why there is no tree. The set-up of the job is at fault.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum TreeError {
     /// Nobody to sum for.
@@ -108,20 +108,20 @@ pub enum TreeError {
     TooManyChildren {
         /// The switch.
         switch: NodeId,
-        /// How many there are.
+        /// Number of its children.
         children: usize,
     },
-    /// More switches on the way than a header has room for.
+    /// More switches along the path than a header can name.
     #[error("worker {worker} is {levels} levels below the server, at most {LEVELS} fit")]
     TooDeep {
         /// The worker's rank.
         worker: u32,
-        /// How many levels there are.
+        /// Number of levels.
         levels: usize,
     },
-    /// The server cannot be on the way to itself.
+    /// The server is on the path to itself.
     #[error("the server, node {0}, is named as a switch: name only what lies between")]
-    ServerOnTheWay(NodeId),
+    ServerOnThePath(NodeId),
     /// Two workers disagree about what is above a switch.
     #[error("switch {0} has two parents: the ways from all workers must form a tree")]
     TwoParents(NodeId),
@@ -138,16 +138,16 @@ pub struct Top {
     pub wanted: u32,
     /// The way of one of the workers below: its places above `ask_level` are the station's.
     pub branch: Branch,
-    /// The first seat below it.
-    pub first_seat: u32,
-    /// How many seats are below it.
-    pub seats: u32,
+    /// The first position below it.
+    pub first_position: u32,
+    /// Number of positions below it.
+    pub positions: u32,
 }
 
 impl Top {
     /// The workers below it, in the order of the tree.
     pub fn below(&self) -> Range<u32> {
-        self.first_seat..self.first_seat + self.seats
+        self.first_position..self.first_position + self.positions
     }
 }
 
@@ -163,7 +163,7 @@ impl Tree {
         self.server
     }
 
-    /// How many workers there are.
+    /// Number of workers.
     pub fn workers(&self) -> u32 {
         self.leaves.len() as u32
     }
@@ -178,29 +178,29 @@ impl Tree {
         self.leaves[rank as usize].branch
     }
 
-    /// Where a worker sends to: its switch, or the server.
+    /// First hop of a worker's packets: its switch, or the server.
     pub fn first_hop(&self, rank: u32) -> NodeId {
         self.leaves[rank as usize].first_hop
     }
 
-    /// A worker's seat.
-    pub fn seat(&self, rank: u32) -> u32 {
-        self.leaves[rank as usize].seat
+    /// Position of a worker.
+    pub fn position(&self, rank: u32) -> u32 {
+        self.leaves[rank as usize].position
     }
 
-    /// The worker on a seat.
-    pub fn rank_at(&self, seat: u32) -> u32 {
-        self.ranks[seat as usize]
+    /// Rank of the worker at a position.
+    pub fn rank_at(&self, position: u32) -> u32 {
+        self.ranks[position as usize]
     }
 
-    /// Where the server sends what all workers are to get: the switches and workers right below it.
+    /// Nodes that the server sends to what all workers must get: the switches and workers right below it.
     pub fn top_nodes(&self) -> &[NodeId] {
         &self.top_nodes
     }
 
-    /// The seats of the children that `bitmap` names, of the station at `bitmap_level` on this
+    /// The positions of the children that `bitmap` names, of the station at `bitmap_level` on this
     /// branch. `None` if the tree has no such branch or children.
-    pub fn seats(
+    pub fn positions(
         &self,
         branch: &Branch,
         bitmap_level: u8,
@@ -212,10 +212,14 @@ impl Tree {
             return None;
         }
         // All children together are one range; the common case takes one step.
-        let whole = (bitmap == all).then(|| station.seats.clone());
+        let whole = (bitmap == all).then(|| station.positions.clone());
         let rest = if bitmap == all { 0 } else { bitmap };
         let named = (0..station.children.len()).filter(move |place| rest >> place & 1 == 1);
-        Some(whole.into_iter().chain(named.map(|place| self.child_seats(station.children[place]))))
+        Some(
+            whole
+                .into_iter()
+                .chain(named.map(|place| self.child_positions(station.children[place]))),
+        )
     }
 
     /// The worker with this branch. `None` if the tree has none.
@@ -238,13 +242,13 @@ impl Tree {
             at: station.at,
             ask_level: station.level + 1,
             wanted: 1 << place_at(station.upper_places, station.level + 1),
-            branch: self.branch(self.rank_at(station.seats.start)),
-            first_seat: station.seats.start,
-            seats: station.seats.len() as u32,
+            branch: self.branch(self.rank_at(station.positions.start)),
+            first_position: station.positions.start,
+            positions: station.positions.len() as u32,
         })
     }
 
-    /// What every switch has to know, one group a switch.
+    /// Groups for the switches, one group a switch.
     pub fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for station in self.stations.iter().filter(|station| station.at != self.server) {
@@ -286,10 +290,10 @@ impl Tree {
         }
     }
 
-    fn child_seats(&self, child: Child) -> Range<u32> {
+    fn child_positions(&self, child: Child) -> Range<u32> {
         match child {
-            Child::Worker(rank) => self.seat(rank)..self.seat(rank) + 1,
-            Child::Station(index) => self.stations[index].seats.clone(),
+            Child::Worker(rank) => self.position(rank)..self.position(rank) + 1,
+            Child::Station(index) => self.stations[index].positions.clone(),
         }
     }
 

@@ -17,7 +17,7 @@ use thalweg_wire::aggregate::Scale;
 use thalweg_wire::tag::Key;
 use thalweg_wire::{Prefix, peek};
 
-use crate::reliability::{Absences, Manner};
+use crate::reliability::{Absences, SumOptions};
 use crate::setup::Setup;
 
 mod agreed;
@@ -55,11 +55,11 @@ pub struct Worker {
     work: Work,
     /// `None` before the first set-up.
     epoch: Option<Epoch>,
-    /// Whether it has reported and waits for the next set-up.
+    /// True if it has reported and waits for the next set-up.
     is_paused: bool,
 }
 
-/// What a worker tells the application.
+/// Events for the worker's application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// All fragments of an operation are complete.
@@ -70,12 +70,12 @@ pub enum Event {
         /// submitted: all others had them before this one, which lost its memory, came back. 0
         /// otherwise.
         missing_below: u64,
-        /// Whose contributions its sums lack. Nobody's, unless it was submitted as bounded.
+        /// Ranks whose contributions its sums lack. None, unless it was submitted as bounded.
         absences: Absences,
     },
 }
 
-/// What outlives an epoch.
+/// State that outlives an epoch.
 #[derive(Clone, Debug)]
 struct Work {
     config: Config,
@@ -98,7 +98,7 @@ struct Work {
     moved_at: Time,
 }
 
-/// What a worker waits for.
+/// Operation and fragment that a worker waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiting {
     /// The operation.
@@ -109,7 +109,7 @@ pub struct Waiting {
     pub since: Time,
 }
 
-/// What begins anew with an epoch.
+/// State that begins anew with an epoch.
 #[derive(Clone, Debug)]
 struct Epoch {
     setup: Arc<Setup>,
@@ -127,7 +127,7 @@ struct Epoch {
     flight: Flight,
     /// The first fragment that was neither sent nor completed.
     next: u64,
-    /// What was sent and not answered, each fragment once.
+    /// Bytes that were sent and not answered, each fragment once.
     in_flight_bytes: u64,
     /// Fragments to do something about, because no answer came.
     due: VecDeque<u64>,
@@ -200,7 +200,7 @@ impl Worker {
     }
 
     /// Takes the place of `rank` in a set-up: the first, or one of a later epoch. What is not complete
-    /// is sent again. What everyone else has, counts as complete without result.
+    /// is sent again. What all other ranks have, counts as complete without result.
     ///
     /// `false`, and nothing changes, if the set-up is not of a later epoch of the same job, cuts
     /// tensors otherwise than the last one, has no place for `rank`, or, as the first one, begins below
@@ -229,7 +229,7 @@ impl Worker {
 
     /// Begins the next operation, which is exact.
     pub fn submit(&mut self, now: Time, tensor: Tensor) -> Operation {
-        self.submit_with(now, tensor, Manner::default())
+        self.submit_with(now, tensor, SumOptions::default())
     }
 
     /// Begins the next operation. All workers submit it in the same options.
@@ -237,7 +237,7 @@ impl Worker {
         &mut self,
         now: Time,
         tensor: Tensor,
-        options: impl Into<Manner>,
+        options: impl Into<SumOptions>,
     ) -> Operation {
         let is_empty = tensor.is_empty();
         if self.waits_for().is_none() {
@@ -255,7 +255,7 @@ impl Worker {
         operation
     }
 
-    /// What it waits for, if anything.
+    /// Operation and fragment that it waits for, if any.
     // spec: T-07
     pub fn waits_for(&self) -> Option<Waiting> {
         let (sequence, since) = (self.watermark(), self.work.moved_at);
@@ -269,7 +269,7 @@ impl Worker {
     }
 
     /// The watermark to report to the registrar. From now on nothing is taken in and nothing sent,
-    /// until the next set-up: what is reported must stay true, since whoever lost its memory begins at
+    /// until the next set-up: what is reported must stay true, since a worker that lost its memory begins at
     /// the least of all reports.
     // spec: A-41
     pub fn pause(&mut self) -> u64 {
@@ -278,8 +278,8 @@ impl Worker {
     }
 
     /// All fragments below are complete at every worker.
-    pub fn everyone(&self) -> u64 {
-        self.work.operations.everyone()
+    pub fn job_watermark(&self) -> u64 {
+        self.work.operations.job_watermark()
     }
 
     /// The result of an operation once it is finished, as long as it is held.
@@ -298,7 +298,7 @@ impl Worker {
         self.work.operations.release(operation);
     }
 
-    /// How much may be on the way; 0 before the first set-up.
+    /// Most bytes in flight; 0 before the first set-up.
     pub fn window_bytes(&self) -> u64 {
         self.epoch.as_ref().map_or(0, |epoch| epoch.window_bytes(&self.work))
     }
@@ -310,7 +310,7 @@ impl Worker {
         self.epoch.as_ref().and_then(|epoch| epoch.agreed.scale())
     }
 
-    /// What it has counted.
+    /// Counters of the worker.
     pub fn stats(&self) -> Stats {
         let left_paths = self.work.paths.as_ref().map_or(0, |paths| paths.left() as u64);
         Stats { left_paths, ..self.work.stats }
@@ -387,7 +387,7 @@ impl Work {
         self.operations.settle(end);
     }
 
-    /// How urgent packets of a fragment are.
+    /// Priority of a fragment's packets.
     #[inline]
     fn dscp(&self, at: Located) -> Dscp {
         let tag = self.config.tag.dscp;
@@ -486,7 +486,7 @@ impl Epoch {
         }
     }
 
-    /// How long a fragment may be unanswered.
+    /// Time that a fragment may be unanswered.
     fn timeout(&self, work: &Work) -> Span {
         let expected = self.rtt.expected().unwrap_or(Span::ZERO);
         let timeout = self.rtt.timeout(rto_limits(&work.config)).max(expected);
@@ -537,7 +537,7 @@ fn rto_limits(config: &Config) -> RtoLimits {
     RtoLimits { initial: config.timeout_after, min: config.timeout_after, max: config.timeout_max }
 }
 
-/// Whether a set-up has what a worker counts on.
+/// True if a set-up has what a worker counts on.
 fn is_sound(setup: &Setup, rank: u32) -> bool {
     !setup.trees.is_empty() && setup.trees.iter().all(|tree| rank < tree.workers())
 }

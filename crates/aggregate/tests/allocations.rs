@@ -205,7 +205,7 @@ fn request(identity: Identity) -> Header {
         level: 1,
         wanted: 1,
         bypass: false,
-        afresh: false,
+        restart: false,
     };
     request.to_header()
 }

@@ -1,8 +1,8 @@
-//! How many packets of 1 KB a second the run loop forwards on one core.
+//! Packets of 1 KB that the run loop forwards per second on one core.
 //!
 //! A blaster sends 64-byte headers with 960-byte bodies over loopback to a driver whose machine
 //! rewrites and forwards every packet, to a sink. The driver has one core to itself; blaster and
-//! sink share another, and one thread. The blaster keeps a window of packets on the way, so that
+//! sink share another, and one thread. The blaster keeps a window of packets in flight, so that
 //! nothing is lost and the driver always has work.
 //!
 //! On loopback the sending thread does the receiver's softirq work too. So the driver's figures
@@ -27,7 +27,7 @@ const PACKET_BYTES: usize = HEADER_BYTES + 960;
 const PACKETS_PER_SEND: usize = SEND_BYTES / PACKET_BYTES;
 const WINDOW_SENDS: usize = 32;
 const WARM_UP: Duration = Duration::from_millis(100);
-/// After this long without an arrival, what is on the way is taken for lost.
+/// Time without an arrival after which the packets in flight count as lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
 const BUFFER_BYTES: usize = 8 << 20;
 
@@ -38,7 +38,7 @@ const SINK: NodeId = NodeId(2);
 const DRIVER_CORE: usize = 0;
 const PEERS_CORE: usize = 1;
 
-/// What one run measured.
+/// Result of one run.
 #[derive(Clone, Copy)]
 struct Measured {
     wall_mpps: f64,
@@ -147,25 +147,25 @@ fn turn_for(driver: &mut Driver<Relay>, length: Duration) {
     }
 }
 
-/// Keeps the window full until told to stop, and says how many packets did not come through.
+/// Keeps the window full until `stop` is set, and returns the number of packets that did not come through.
 fn blast(blaster: &Endpoint, sink: &Endpoint, relay: SocketAddr, stop: &AtomicBool) -> u64 {
     pin(PEERS_CORE);
     let payload = vec![7; PACKETS_PER_SEND * PACKET_BYTES];
-    let (mut on_the_way, mut lost, mut last_arrival) = (0, 0, now());
+    let (mut in_flight, mut lost, mut last_arrival) = (0, 0, now());
     while !stop.load(Ordering::Relaxed) {
         let arrived = drain(sink);
-        on_the_way -= arrived.min(on_the_way);
+        in_flight -= arrived.min(in_flight);
         if arrived > 0 {
             last_arrival = now();
         } else if last_arrival.elapsed() > LOST_AFTER {
-            lost += on_the_way as u64;
-            on_the_way = 0;
+            lost += in_flight as u64;
+            in_flight = 0;
             last_arrival = now();
         }
-        let free = WINDOW_SENDS - on_the_way.div_ceil(PACKETS_PER_SEND).min(WINDOW_SENDS);
+        let free = WINDOW_SENDS - in_flight.div_ceil(PACKETS_PER_SEND).min(WINDOW_SENDS);
         let sends = free.min(MESSAGES_PER_CALL);
         if sends > 0 {
-            on_the_way += send(blaster, &payload, relay, sends) * PACKETS_PER_SEND;
+            in_flight += send(blaster, &payload, relay, sends) * PACKETS_PER_SEND;
         }
     }
     lost
@@ -178,7 +178,7 @@ fn send(blaster: &Endpoint, payload: &[u8], relay: SocketAddr, sends: usize) -> 
     unless_blocked(blaster.send(0, &[IoSlice::new(payload)], &messages))
 }
 
-/// Counts what arrived. Reads only the first header of each super-packet, so that the sink costs
+/// Counts what arrived. Reads only the first header of each GSO batch, so that the sink costs
 /// the core it shares as little as possible.
 fn drain(sink: &Endpoint) -> usize {
     let mut headers = [[0; HEADER_BYTES]; MESSAGES_PER_CALL];

@@ -14,7 +14,7 @@ pub const SHARED_PHASE: Span = Span::ZERO;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
-    /// What it showed then.
+    /// Time that it showed then.
     shown: Time,
 }
 

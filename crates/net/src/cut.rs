@@ -1,13 +1,13 @@
-//! How a received super-packet is cut.
+//! Segmentation of received GSO batches.
 
 use crate::message::Arrival;
 
-/// Why a super-packet is dropped whole.
+/// Reason why a GSO batch is dropped whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Uncuttable {
     /// It did not fit the buffer.
     Truncated,
-    /// The length to cut by is none.
+    /// The segment length is invalid.
     BadSegment,
 }
 

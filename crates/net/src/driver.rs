@@ -24,48 +24,48 @@ use crate::socket::{Endpoint, SEND_BYTES};
 use crate::stats::Stats;
 use crate::waker::Waker;
 
-/// Room for the largest super-packet that the kernel joins.
+/// Room for the largest batch that the kernel coalesces.
 const SLOT_BYTES: usize = 1 << 16;
-/// How often a turn refills the outbox before it looks at what arrived.
+/// Number of times that a turn refills the outbox before it looks at what arrived.
 const REFILLS_PER_TURN: usize = 4;
-/// How long a sleeping driver may take to notice that it is to stop.
+/// Longest time until a sleeping driver notices the stop flag.
 const STOP_LATENCY: Duration = Duration::from_millis(10);
-/// How long to sleep when the system has no memory for a packet. To ask at once would take the
+/// Pause when the system has no memory for a packet. To ask at once would take the
 /// processor from those who could free some.
 const NO_MEMORY_PAUSE: Duration = Duration::from_millis(1);
 /// IP and UDP headers.
 const HEADERS_V4_BYTES: u32 = 28;
 const HEADERS_V6_BYTES: u32 = 48;
 
-/// How a driver runs.
+/// Settings of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriverConfig {
-    /// Which node this is: the source of what it sends and the destination of what it receives.
+    /// Node of this driver: the source of what it sends and the destination of what it receives.
     pub node: NodeId,
-    /// What a packet occupies of a link beside its IP packet. 38 by default: Ethernet's preamble,
+    /// Bytes that a packet occupies of a link beside its IP packet. 38 by default: Ethernet's preamble,
     /// header, checksum and gap.
     pub framing_bytes: u32,
-    /// Super-packets to take in with one call and one reading of the clock, 1 to
+    /// GSO batches to take in with one call and one reading of the clock, 1 to
     /// [`MESSAGES_PER_CALL`]. 8 by default: half a megabyte, which stays in a core's cache.
     pub burst_batches: usize,
     /// The longest packet that the machine may send, header included. 8,960 by default: what fills a jumbo frame.
     pub max_packet_bytes: usize,
     /// Memory for what the machine sends between two calls to the kernel. 256 KiB by default: four
-    /// super-packets. More makes longer batches for many destinations; less leaves more of what
+    /// GSO batches. More makes longer batches for many destinations; less leaves more of what
     /// waits for a slow interface in the machine, which can still change its mind.
     pub outbox_bytes: usize,
-    /// How long to keep what the kernel has no room for. 100 ms by default: every transport has given such a packet up by
-    /// then.
+    /// Time that a packet is kept if the kernel has no room for it. 100 ms by default: every transport has given such a
+    /// packet up by then.
     pub patience: Span,
     /// Bytes of the socket's send buffer, where its depth follows the rate of the interface: the buffer and the outbox hold
     /// about two milliseconds, and at most this. `None` by default: the buffer stays as it was opened.
     // spec: F-07
     pub send_buffer_most_bytes: Option<usize>,
-    /// What to do when there is nothing to do.
+    /// Wait of a driver that has nothing to do.
     pub wait: Wait,
 }
 
-/// What a driver does when there is nothing to do.
+/// Wait of a driver that has nothing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Wait {
@@ -117,7 +117,7 @@ pub enum DriverError {
          raise that, to at most {SEND_BYTES}, or let the machine send shorter packets"
     )]
     Oversize {
-        /// How long the first such packet was to be, header included.
+        /// Length of the first such packet, header included.
         bytes: usize,
         /// The limit.
         limit: usize,
@@ -127,12 +127,12 @@ pub enum DriverError {
     Socket(#[from] io::Error),
 }
 
-/// What one turn did.
+/// Result of one turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Turn {
     /// Packets that the machine was handed.
     pub packets: usize,
-    /// Whether there was nothing left to receive or to send when it ended.
+    /// True if there was nothing left to receive or to send when it ended.
     pub is_idle: bool,
 }
 
@@ -155,7 +155,7 @@ pub struct Driver<M> {
     peers: Peers,
     machine: M,
     clock: Clock,
-    /// What a packet occupies of a link beside the datagram.
+    /// Bytes that a packet occupies of a link beside the datagram.
     overhead_bytes: u32,
     received: Memory,
     arrivals: [Arrival; MESSAGES_PER_CALL],
@@ -286,7 +286,7 @@ impl<M: Reports> Driver<M> {
         Ok(self.endpoint.wait_or_wake(is_readable, writable, waker, at_most)?)
     }
 
-    /// What ends the driver's sleep from another thread.
+    /// Handle by which another thread ends the driver's sleep.
     pub fn waker(&mut self) -> io::Result<Waker> {
         if let Some(waker) = &self.waker {
             return Ok(waker.clone());
@@ -327,7 +327,7 @@ impl<M: Reports> Driver<M> {
         self.endpoint.local_address()
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
@@ -352,7 +352,7 @@ impl<M: Reports> Driver<M> {
         }
     }
 
-    /// Hands the packets of one super-packet to the machine, where they are.
+    /// Hands the packets of one GSO batch to the machine, where they are.
     fn hand_over(&mut self, slot: usize, now: Time, events: &mut impl FnMut(M::Event)) {
         let arrival = self.arrivals[slot];
         let Some((segment_bytes, meta)) = self.admit(&arrival) else { return };
@@ -365,7 +365,7 @@ impl<M: Reports> Driver<M> {
         }
     }
 
-    /// What the packets of a super-packet have in common, unless it is to be dropped.
+    /// Segment length and metadata of a GSO batch, unless the batch is dropped.
     fn admit(&mut self, arrival: &Arrival) -> Option<(usize, Meta)> {
         let stats = &mut self.stats;
         let segment_bytes = match segment_bytes(arrival, SLOT_BYTES) {
@@ -501,7 +501,7 @@ impl DriverConfig {
     }
 }
 
-/// Whether an error is that of a packet and not of the socket.
+/// True if an error is that of a packet and not of the socket.
 fn passes(error: &io::Error) -> bool {
     use libc::{
         EACCES, ECONNREFUSED, EHOSTUNREACH, EMSGSIZE, ENETDOWN, ENETUNREACH, ENOBUFS, ENOMEM,

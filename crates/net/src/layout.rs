@@ -59,7 +59,7 @@ pub(crate) struct Control {
     used: usize,
 }
 
-/// What a receive says about a datagram beside its bytes.
+/// Facts about a received datagram beside its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ancillary {
     /// DSCP and ECN.
@@ -87,12 +87,12 @@ impl Control {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_bytes.to_ne_bytes());
     }
 
-    /// What was pushed.
+    /// Control messages that were pushed.
     pub(crate) fn filled(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.used]
     }
 
-    /// Where a receive writes.
+    /// Buffer that a receive writes.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.bytes
     }

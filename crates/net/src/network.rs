@@ -1,7 +1,7 @@
 //! Nodes that are named by where they are.
 //!
 //! On a real network a node's number says its address, so that a switch that has just started can
-//! reach every node that a packet names without having been told of it: the upper half is the lower
+//! reach every node that a packet names without any configuration: the upper half is the lower
 //! half of the IP address, the lower half the UDP port. All nodes of a cluster so share the rest of
 //! the address: the first 16 bits in IPv4, the first 112 in IPv6.
 //!
@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use thalweg_core::NodeId;
 
-/// How many ports belong to a node.
+/// Number of ports that belong to a node.
 pub const PORTS_PER_NODE: u16 = 8;
 
 /// Distance of the ports of two cores of a daemon: every second block, so that the default ports of a switch and of a
@@ -59,7 +59,7 @@ impl Network {
         Some(NodeId(u32::from(low) << 16 | u32::from(port)))
     }
 
-    /// Where a node is reached. `None` for a number that no node has.
+    /// Address at which a node is reached. `None` for a number that no node has.
     #[inline]
     pub fn address(self, node: NodeId) -> Option<SocketAddr> {
         let (low, port) = ((node.0 >> 16) as u16, node.0 as u16);

@@ -1,4 +1,4 @@
-//! Where machines write the packets that they send.
+//! Memory in which machines write the packets that they send.
 
 use thalweg_core::{
     Body, BodySize, Bytes, HEADER_BYTES, Meta, NodeId, Outbox, Packet, Purpose, Time,
@@ -24,7 +24,7 @@ pub(crate) struct Arena {
     /// Packets of the largest size that still fit. Machines ask several times a packet, and a division takes as long as
     /// much of the rest.
     room_packets: usize,
-    /// The length of a packet that was asked for and is over the limit, until somebody is told.
+    /// The length of a packet that was asked for and is over the limit, until it is reported.
     oversize_bytes: Option<usize>,
     /// The packet that was lent last. Its destination is not known before the next call.
     lent: Option<Lent>,
@@ -52,7 +52,7 @@ impl Arena {
         arena
     }
 
-    /// How many packets of the largest size still fit.
+    /// Number of packets of the largest size that still fit.
     pub(crate) fn room(&self) -> usize {
         if self.used < self.limit { self.room_packets } else { 0 }
     }
@@ -68,7 +68,7 @@ impl Arena {
         self.limit = bytes.max(1);
     }
 
-    /// What was written.
+    /// Bytes that were written.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory
     }
@@ -91,7 +91,7 @@ pub(crate) struct Lender<'a> {
     pub(crate) arena: &'a mut Arena,
     pub(crate) queue: &'a mut SendQueue,
     pub(crate) peers: &'a Peers,
-    /// How many source ports there are.
+    /// Number of source ports.
     pub(crate) paths: u16,
     pub(crate) stats: &'a mut Stats,
     /// Packets that may still be lent, but for control packets: those do not wait for a pacer.
@@ -99,11 +99,11 @@ pub(crate) struct Lender<'a> {
     pub(crate) pace: Option<Pace<'a>>,
 }
 
-/// Who is to know of every packet that leaves.
+/// Pacer that is notified of every packet that leaves.
 pub(crate) struct Pace<'a> {
     pub(crate) pacer: &'a mut dyn HostPacer,
     pub(crate) now: Time,
-    /// What a packet occupies of a link beside its datagram.
+    /// Bytes that a packet occupies of a link beside its datagram.
     pub(crate) overhead_bytes: u32,
 }
 

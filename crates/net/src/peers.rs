@@ -1,4 +1,4 @@
-//! Who is where.
+//! Addresses of nodes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -25,7 +25,7 @@ pub struct Peers {
     /// slow either.
     nodes: HashMap<SocketAddr, NodeId, BuildHasherDefault<DefaultHasher>>,
     admits_strangers: bool,
-    /// Where all others are, if their numbers say it.
+    /// Network in which the numbers of all other nodes say their addresses, if there is one.
     network: Option<Network>,
 }
 
@@ -38,7 +38,7 @@ pub enum PeerError {
         /// The node.
         node: NodeId,
     },
-    /// Two nodes cannot share an address: it would not say who sent a packet.
+    /// Two nodes cannot share an address: it would not say which one sent a packet.
     #[error("{address} is the address of node {holder} already; give every node its own port")]
     AddressTaken {
         /// The address.
@@ -55,7 +55,7 @@ impl Peers {
     }
 
     /// The same table, but packets of unknown senders come from [`STRANGER`]. For nodes that learn
-    /// who their peers are from what they say.
+    /// their peers from the packets that these send.
     pub fn admitting_strangers(mut self) -> Peers {
         self.admits_strangers = true;
         self
@@ -87,14 +87,14 @@ impl Peers {
         Ok(())
     }
 
-    /// Where a node is.
+    /// Address of a node.
     #[inline]
     pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
         let listed = self.addresses.get(node.index()).copied().flatten();
         listed.or_else(|| self.network?.address(node))
     }
 
-    /// Who sends from an address: for an unknown one [`STRANGER`] or nobody.
+    /// Node that sends from an address: for an unknown one [`STRANGER`] or nobody.
     pub fn node(&self, address: SocketAddr) -> Option<NodeId> {
         let listed = if self.nodes.is_empty() {
             None

@@ -1,4 +1,4 @@
-//! What is to be sent, in batches as the kernel wants them.
+//! Packets to send, in batches as the kernel wants them.
 //!
 //! A batch is of one destination, size and type of service; only its last packet may be shorter.
 //! Packets stay where they are, in the memory of received packets or in that of lent ones, and a
@@ -25,16 +25,16 @@ const LATEST: usize = 1_024;
 /// The end of a list of pieces.
 const NONE: u32 = u32::MAX;
 
-/// Whose memory a packet is in.
+/// Memory that a packet is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Area {
-    /// Where the kernel put it.
+    /// That of received packets, which the kernel wrote.
     Received,
-    /// Where the machine wrote it.
+    /// That of lent packets, which the machine wrote.
     Lent,
 }
 
-/// Where bytes are.
+/// Location of bytes in an area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
     pub(crate) area: Area,
@@ -49,19 +49,19 @@ pub(crate) struct Areas<'a> {
     pub(crate) lent: &'a [u8],
 }
 
-/// Where a packet goes, and how.
+/// Destination of a packet, and its path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) node: NodeId,
     pub(crate) address: SocketAddr,
     pub(crate) tos: u8,
-    /// Which of the port's sockets it leaves from.
+    /// Index of the port's socket that it leaves from.
     pub(crate) path: u8,
 }
 
-/// What a queue sends through.
+/// Socket, or a test's kernel, through which a queue sends.
 pub(crate) trait Port {
-    /// Whether a message may hold several datagrams.
+    /// True if a message may hold several datagrams.
     fn cuts_sends(&self) -> bool;
     /// An interface turned out not to be able to.
     fn stop_cutting(&mut self);
@@ -88,16 +88,16 @@ impl Port for Endpoint {
 pub(crate) struct SendQueue {
     batches: Vec<Batch>,
     pieces: Vec<Piece>,
-    /// The latest batch of the nodes that share an entry, told by the batch's node: who finds
-    /// another's begins a batch of its own.
+    /// The latest batch of the nodes that share an entry. The batch has its node: a packet of
+    /// another node begins a batch of its own.
     latest: Box<[u32; LATEST]>,
     /// True if packets of the queue lie where received ones do.
     refers_to_received: bool,
-    /// What was sent so far.
+    /// End of what was sent so far.
     sent: Cursor,
-    /// The kernel has no room, if it has said nothing else since.
+    /// State of the kernel if it had no room when it was last asked.
     deferral: Option<Deferral>,
-    /// How long the kernel may go on saying so.
+    /// Longest time that the kernel may have no room before packets are dropped.
     patience: Span,
     /// Depth of the kernel's buffer, where it follows the interface.
     depth: Option<Depth>,
@@ -110,9 +110,9 @@ pub(crate) struct SendQueue {
 /// The kernel has no room.
 #[derive(Clone, Copy, Debug)]
 struct Deferral {
-    /// When it first said so.
+    /// Time of the first refusal.
     since: Time,
-    /// What it said last.
+    /// Reason of the last refusal.
     obstacle: Obstacle,
 }
 
@@ -157,7 +157,7 @@ struct Cursor {
     bytes_of_piece: usize,
 }
 
-/// What becomes of a message that the kernel refused.
+/// Treatment of a message that the kernel refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refusal {
     Repeat,
@@ -185,7 +185,7 @@ impl SendQueue {
         }
     }
 
-    /// Whether everything was sent, so that no memory is referred to any more.
+    /// True if everything was sent, so that no memory is referred to any more.
     pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
@@ -200,7 +200,7 @@ impl SendQueue {
         self.changed_depth.take()
     }
 
-    /// Whether the kernel had no room when it was last asked.
+    /// True if the kernel had no room when it was last asked.
     pub(crate) fn is_deferred(&self) -> bool {
         self.deferral.is_some()
     }
@@ -447,7 +447,7 @@ impl Batch {
 }
 
 impl Target {
-    /// Where the latest batch of its node and path is noted.
+    /// Entry in which the latest batch of its node and path is noted.
     #[inline]
     fn entry(&self) -> usize {
         let key = u64::from(self.node.0) << 8 | u64::from(self.path);
@@ -477,7 +477,7 @@ impl<'a> Areas<'a> {
 }
 
 impl Refusal {
-    /// What an error of a message of one or of several datagrams means.
+    /// Treatment after an error of a message of one or of several datagrams.
     fn of(error: &io::Error, several: bool) -> Refusal {
         match error.raw_os_error() {
             Some(libc::EINTR) => Refusal::Repeat,

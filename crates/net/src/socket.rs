@@ -22,7 +22,7 @@ pub const SEND_BYTES: usize = 65_507;
 /// Most datagrams of one send. Kernels before 6.9 refuse more.
 pub const SEGMENTS_PER_SEND: usize = 64;
 
-/// Whether the kernel is asked to cut and join datagrams.
+/// Use of the kernel's segmentation (GSO) and coalescing (GRO) of datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Offload {
@@ -33,20 +33,20 @@ pub enum Offload {
     Plain,
 }
 
-/// How to open an [`Endpoint`].
+/// Settings of an [`Endpoint`].
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// The address to bind. Loopback and a port of the kernel's choice by default: who wants to be
-    /// reached from elsewhere says so.
+    /// The address to bind. Loopback and a port of the kernel's choice by default: a node to be
+    /// reached from elsewhere names another.
     pub bind: SocketAddr,
-    /// How many source ports to send from, beginning with that of `bind`: 1 to [`PORTS_PER_NODE`].
+    /// Number of source ports to send from, beginning with that of `bind`: 1 to [`PORTS_PER_NODE`].
     /// With more than one, that has to be a multiple of [`PORTS_PER_NODE`], or 0 for a free block. 1
     /// by default.
     pub paths: u16,
-    /// Whether to use segmentation offload.
+    /// Use of segmentation offload.
     pub offload: Offload,
     /// Room for what arrives between two turns. A privileged process gets it as asked for, others
-    /// as far as the system's limit allows. 4 MiB by default: 60 super-packets, or 1 ms at 30 Gbps.
+    /// as far as the system's limit allows. 4 MiB by default: 60 GSO batches, or 1 ms at 30 Gbps.
     pub receive_buffer_bytes: usize,
     /// Room for what the interface has not sent yet, of all paths together, limited likewise. 512 KiB by default: what is
     /// in there can no longer be reordered, so it is only as much as keeps an interface busy.
@@ -71,9 +71,9 @@ pub enum OpenError {
     /// The address is taken, not of this host, or not allowed.
     #[error("cannot bind {address}: {source}; choose another address or port")]
     Bind {
-        /// What was asked for.
+        /// Address that was asked for.
         address: SocketAddr,
-        /// What the kernel says.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// A port that no node of a [`Network`](crate::Network) can have, or too many paths.
@@ -84,7 +84,7 @@ pub enum OpenError {
     Block {
         /// The first port.
         port: u16,
-        /// How many paths.
+        /// Number of paths.
         paths: u16,
     },
     /// More cores than there are ports.
@@ -98,14 +98,14 @@ pub enum OpenError {
     /// The kernel refuses something that every Linux since 4.0 allows.
     #[error("cannot set up a UDP socket ({step}): {source}")]
     Setup {
-        /// What was tried.
+        /// Step that failed.
         step: &'static str,
-        /// What the kernel says.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
-/// How often a free block of ports is looked for: with half of all blocks in use, one try in 2⁶⁴ fails.
+/// Number of tries to find a free block of ports: with half of all blocks in use, one try in 2⁶⁴ fails.
 const BLOCK_TRIES: u32 = 64;
 
 /// A bound UDP socket, or one for each path, that never waits, except in [`Endpoint::wait`].
@@ -118,7 +118,7 @@ pub struct Endpoint {
     joins_receives: bool,
 }
 
-/// What to wait for.
+/// Events to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Readiness {
     /// Something to receive.
@@ -241,7 +241,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// How many source ports it sends from.
+    /// Number of source ports it sends from.
     #[inline]
     pub fn paths(&self) -> u16 {
         self.sockets.len() as u16
@@ -259,12 +259,12 @@ impl Endpoint {
         Ok((socket.recv_buffer_size()? / 2, socket.send_buffer_size()? / 2))
     }
 
-    /// Whether a [`Message`] may hold several datagrams.
+    /// True if a [`Message`] may hold several datagrams.
     pub fn cuts_sends(&self) -> bool {
         self.cuts_sends
     }
 
-    /// Whether an [`Arrival`] may hold several datagrams.
+    /// True if an [`Arrival`] may hold several datagrams.
     pub fn joins_receives(&self) -> bool {
         self.joins_receives
     }

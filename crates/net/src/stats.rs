@@ -1,23 +1,23 @@
-//! What a driver counts.
+//! Counters of a driver.
 
 use std::io;
 
-/// Counts since the driver was made. Packets are datagrams; super-packets are what one send or
+/// Counts since the driver was made. Packets are datagrams; GSO batches are what one send or
 /// receive carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Packets handed to the machine.
     pub received_packets: u64,
-    /// Super-packets that the kernel handed over, good or bad.
+    /// GSO batches that the kernel handed over, good or bad.
     pub received_batches: u64,
-    /// Super-packets from addresses that no peer has.
+    /// GSO batches from addresses that no peer has.
     pub dropped_strangers: u64,
     /// Packets without room for a header.
     pub dropped_short: u64,
-    /// Super-packets to be cut by a length that cannot be.
+    /// GSO batches with an invalid segment length.
     pub dropped_bad_segment: u64,
-    /// Super-packets that were longer than the buffer.
+    /// GSO batches that were longer than the buffer.
     pub dropped_truncated: u64,
     /// Errors that the kernel reported instead of a packet and that passed.
     pub receive_errors: u64,
@@ -28,7 +28,7 @@ pub struct Stats {
     pub lent_packets: u64,
     /// Packets that the kernel took.
     pub sent_packets: u64,
-    /// Super-packets that the kernel took.
+    /// GSO batches that the kernel took.
     pub sent_batches: u64,
     /// Times the kernel had no room, and the driver kept what it had to send.
     pub sends_deferred: u64,

@@ -1,4 +1,4 @@
-//! What the owner of a driver's thread may want to do with it.
+//! Settings that the owner of a driver's thread may make on it.
 
 use std::io;
 use std::time::Duration;
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_that_cannot_be_is_refused() {
+    fn an_invalid_core_is_refused() {
         assert!(pin_to_core(usize::MAX).is_err());
     }
 

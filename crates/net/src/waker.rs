@@ -1,4 +1,4 @@
-//! How other threads reach a driver that sleeps.
+//! Waker by which other threads reach a driver that sleeps.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -24,13 +24,13 @@ impl Waker {
 
     /// Wakes the driver.
     pub fn wake(&self) {
-        // It fails only where so many wake-ups wait that one more cannot be counted.
+        // It fails only where the counter of wake-ups is full, and then the driver wakes anyway.
         let _ = (&*self.event).write(&1u64.to_ne_bytes());
     }
 
     /// Forgets the wake-ups so far.
     pub(crate) fn clear(&self) {
-        // It fails where there is none, which is what is wanted.
+        // It fails where no wake-up waits, which is the goal.
         let _ = (&*self.event).read(&mut [0; 8]);
     }
 }

@@ -95,7 +95,7 @@ fn turns_allocate_nothing_once_warm() {
     }
 }
 
-/// 40 packets, as super-packets where the kernel has them.
+/// 40 packets, as GSO batches where the kernel has them.
 fn blast(blaster: &Endpoint, to: std::net::SocketAddr) {
     let payload = [7; 20 * 1_024];
     let (length, segment_bytes, repeats) =

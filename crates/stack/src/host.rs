@@ -59,12 +59,12 @@ struct Jobs<J> {
     /// In the order of their turns. A host has few.
     participants: Vec<(JobId, J)>,
     turn: Turn,
-    /// What it may still send before it is the next one's turn.
+    /// Bytes that it may still send before it is the next one's turn.
     left_bytes: u32,
     /// Bytes that jobs out of their turn may send although others could, times [`LAST_PART`].
     owed_bytes: u64,
     events: VecDeque<Event>,
-    /// Who says when participants send; `None` where nobody does.
+    /// Pacing that says when participants send; `None` without pacing.
     pacing: Option<Pacing>,
     /// Class of all jobs, and the one that their packets have got. `None` where nobody else paces them.
     classes: Option<(Box<dyn ClassSource>, Option<JobClass>)>,
@@ -74,7 +74,7 @@ struct Jobs<J> {
     other_version: u64,
 }
 
-/// What a host tells the application.
+/// Events for the application.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// Something about a flow.
@@ -115,7 +115,7 @@ pub enum HostError {
     /// The host has no part in the job.
     #[error("this host has no part in {0:?}: join it first")]
     NoSuchJob(JobId),
-    /// Its part does not take the operation.
+    /// The participant does not take the operation.
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
@@ -131,12 +131,12 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
         self.jobs.as_ref().map_or(0, |jobs| jobs.other_version)
     }
 
-    /// Its ordinary flows.
+    /// Ordinary flows of the host.
     pub fn flows(&self) -> &T {
         &self.flows
     }
 
-    /// Its ordinary flows, to start some.
+    /// Ordinary flows of the host, to start some.
     pub fn flows_mut(&mut self) -> &mut T {
         &mut self.flows
     }
@@ -169,7 +169,7 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
         }
     }
 
-    /// Who says when its jobs send, if anybody does.
+    /// Pacing that says when its jobs send, if there is any.
     pub fn pacing(&self) -> Option<&Pacing> {
         self.jobs.as_ref()?.pacing.as_ref()
     }
@@ -208,21 +208,21 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
         }
     }
 
-    /// Its part in a job.
+    /// The host's participant in a job.
     pub fn participant(&self, job: JobId) -> Option<&J> {
         let jobs = self.jobs.as_ref()?;
         Some(&jobs.participants[jobs.place(job)?].1)
     }
 
-    /// Its part in a job, to call commands on.
+    /// The host's participant in a job, to call commands on.
     pub fn participant_mut(&mut self, job: JobId) -> Option<&mut J> {
         let jobs = self.jobs.as_mut()?;
         let place = jobs.place(job)?;
         Some(&mut jobs.participants[place].1)
     }
 
-    /// How many messages of all its jobs others have not acknowledged. Whoever leaves before there is
-    /// none leaves others waiting.
+    /// Number of messages of all its jobs that others have not acknowledged. A host that leaves before this is zero
+    /// leaves others waiting.
     pub fn outgoing(&self) -> usize {
         let participants = self.jobs.iter().flat_map(|jobs| &jobs.participants);
         participants.map(|(_, participant)| participant.outgoing()).sum()
@@ -294,7 +294,7 @@ impl<T: Transport, J: JobMachine> Host<T, J> {
             let left_bytes = turn.left_bytes();
             idle = if left_bytes == jobs.left_bytes { idle + 1 } else { 0 };
             jobs.left_bytes = left_bytes;
-            // Who only found no more room goes on when there is some.
+            // A participant that only found no more room goes on when there is some.
             if outbox.room() > 0 || left_bytes == 0 {
                 jobs.pass_turn();
             }
@@ -311,7 +311,7 @@ impl<T: Transport> Host<T, Participant> {
         }
     }
 
-    /// Its worker of in-network aggregation in a job.
+    /// The host's worker of in-network aggregation in a job.
     pub fn worker_mut(&mut self, job: JobId) -> Option<&mut Worker> {
         match self.participant_mut(job)? {
             Participant::Aggregate(worker) => Some(worker),
@@ -328,7 +328,7 @@ impl<T: Transport> Host<T, Participant> {
         }
     }
 
-    /// Its mesh in a job.
+    /// The host's mesh in a job.
     pub fn mesh(&self, job: JobId) -> Option<&mesh::Mesh> {
         match self.participant(job)? {
             Participant::Mesh(mesh) => Some(mesh),
@@ -336,7 +336,7 @@ impl<T: Transport> Host<T, Participant> {
         }
     }
 
-    /// Its mesh in a job, to call commands on.
+    /// The host's mesh in a job, to call commands on.
     pub fn mesh_mut(&mut self, job: JobId) -> Option<&mut mesh::Mesh> {
         match self.participant_mut(job)? {
             Participant::Mesh(mesh) => Some(mesh),
@@ -472,7 +472,7 @@ impl<J: JobMachine> Jobs<J> {
         self.left_bytes = TurnOutbox::BYTES;
     }
 
-    /// Finds whom a packet is for. Packets of a transport are the participant's if its job has one.
+    /// Finds the recipient of a packet. Packets of a transport are the participant's if its job has one.
     #[inline]
     fn recipient(&self, prefix: &Prefix) -> Recipient {
         match prefix.kind() {

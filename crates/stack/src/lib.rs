@@ -1,4 +1,4 @@
-//! Where the planes meet, still without I/O.
+//! Host machine: joins the planes, still without I/O.
 //!
 //! A [`Host`] is the machine of a node: ordinary flows, a server of in-network aggregation, and a
 //! [`JobMachine`] for every job that the node works for, taking turns on one interface. Sessions and

@@ -28,35 +28,35 @@ const BURST_PART: u64 = 1_000;
 /// Packets are the only carrier of messages here, so all that is known of a path comes from one source.
 const VIA_PACKETS: usize = 0;
 
-/// What a host sends for a job in every iteration.
+/// Bytes and flows that a host sends for a job in every iteration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PacedJob {
-    /// What its worker on this host hands over in an iteration; zero where there is none.
+    /// Bytes that the job's worker on this host hands over in an iteration; zero without a worker.
     pub round: Bytes,
-    /// Its flows that leave this host.
+    /// Flows of the job that leave this host.
     pub flows: Vec<PacedFlow>,
     /// Payload of a full packet.
     pub segment_bytes: u32,
-    /// What a packet occupies of a link beside its payload.
+    /// Bytes that a packet occupies of a link beside its payload.
     pub overhead_bytes: u32,
 }
 
 /// A flow that leaves a host in every iteration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PacedFlow {
-    /// Its number in the job.
+    /// Number of the flow in the job.
     pub number: u32,
-    /// Who receives it.
+    /// Receiver.
     pub to: NodeId,
-    /// Its payload in an iteration.
+    /// Payload of the flow in an iteration.
     pub volume: Bytes,
-    /// How it depends on others. A ring's own chunk and a window are counted in payload.
+    /// Dependence on other flows. A ring's own chunk and a window are counted in payload.
     pub relation: Relation,
     /// The numbers of those others.
     pub others: Vec<u32>,
 }
 
-/// What pacing counted on a host.
+/// Counters of pacing on a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PacingStats {
     /// Plans that were published.
@@ -65,12 +65,12 @@ pub struct PacingStats {
     pub blind: u64,
     /// Plans that a link had no room for.
     pub refused: u64,
-    /// What became of them.
+    /// Bytes that were planned, and those of them that left in their slots.
     pub usage: Usage,
 }
 
 impl PacingStats {
-    /// Those of two hosts.
+    /// Sums of the counters of two hosts.
     pub fn merge(self, other: PacingStats) -> PacingStats {
         PacingStats {
             plans: self.plans + other.plans,
@@ -83,7 +83,7 @@ impl PacingStats {
         }
     }
 
-    /// Which part of what was planned left in its slot, if anything was.
+    /// Share of the planned bytes that left in its slot, if anything was planned.
     pub fn used_part(&self) -> Option<f64> {
         let planned = self.usage.planned.as_u64();
         (planned > 0).then(|| self.usage.used.as_u64() as f64 / planned as f64)
@@ -147,21 +147,21 @@ impl Pacing {
         }
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn stats(&self) -> PacingStats {
         let AgentStats { plans, blind, refused, usage } = self.agent.stats();
         PacingStats { plans, blind, refused, usage }
     }
 
     // spec: C-08
-    /// The worker of a job has handed over a tensor of so many bytes.
+    /// The worker of a job has handed over a tensor of `bytes`.
     pub(crate) fn handed_over(&mut self, now: Time, id: JobId, bytes: u64) {
         self.now = now;
         self.agent.handed_over(now, id, bytes);
         self.carry_out();
     }
 
-    /// The worker of a job has a sum of so many bytes.
+    /// The worker of a job has a sum of `bytes`.
     pub(crate) fn summed(&mut self, id: JobId, bytes: u64) {
         self.agent.summed(id, bytes);
         self.carry_out();
@@ -219,23 +219,23 @@ impl Pacing {
             return;
         }
         let Body::Bytes(body) = packet.body else { return };
-        let Some(said) = words::read(&word, body) else { return };
+        let Some(contents) = words::read(&word, body) else { return };
         match word.direction {
             Direction::Ask => {
-                self.agent.handle_peer(now, words::progress(&word), said.rank);
-                self.post.answer(packet.meta.src, word, said);
+                self.agent.handle_peer(now, words::progress(&word), contents.rank);
+                self.post.answer(packet.meta.src, word, contents);
             }
-            Direction::Answer { .. } => self.handle_answer(now, packet.meta.src, &word, said),
+            Direction::Answer { .. } => self.handle_answer(now, packet.meta.src, &word, contents),
         }
         self.carry_out();
     }
 
-    fn handle_answer(&mut self, now: Time, src: NodeId, word: &Word, said: words::Said) {
+    fn handle_answer(&mut self, now: Time, src: NodeId, word: &Word, contents: words::Contents) {
         let (flow, slot) = (FlowId { job: word.job, number: word.flow }, Slot(word.slot));
         if self.agent.route(flow).is_none_or(|(to, _)| to != src) {
             return;
         }
-        let words::Said { rank, plan, feedback, others, .. } = said;
+        let words::Contents { rank, plan, feedback, others, .. } = contents;
         let answer = Answer { feedback: Some(feedback), progress: others, rank: Some(rank) };
         self.agent.handle_answer(now, (VIA_PACKETS, slot), flow, &answer);
         if let Some(refused) = word.refused {
@@ -245,12 +245,12 @@ impl Pacing {
         }
     }
 
-    /// Whether a slot ends now or has.
+    /// True if a slot ends now or has ended.
     pub(crate) fn ends_slot(&self, now: Time) -> bool {
         self.agent.ends_slot(now)
     }
 
-    /// Whether a job has nothing to send at the moment, though not everything has left.
+    /// Reports that a job has nothing to send at the moment, though not everything has left, or that it has again.
     pub(crate) fn rest(&mut self, id: JobId, is_resting: bool) {
         self.agent.rest(id, is_resting);
         if let Some(job) = self.jobs.get_mut(&id) {

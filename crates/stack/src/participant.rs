@@ -1,6 +1,6 @@
 //! A node's part in one job.
 
-use thalweg_aggregate::{Absences, Manner, Reliability, Worker, worker};
+use thalweg_aggregate::{Absences, Reliability, SumOptions, Worker, worker};
 use thalweg_collective::{Event as SumEvent, SubmitError, SumCall, mesh, ring, server};
 use thalweg_core::{Check, Operation, Packet, Reports, Time, machine_of_variants};
 use thalweg_transport::JobClass;
@@ -48,7 +48,7 @@ pub enum Participant {
     Server(Box<server::Node>),
     /// A ring over flows or deliveries.
     Ring(Box<ring::Ring>),
-    /// Everything but sums, over flows straight between ranks. It takes calls by
+    /// Everything but sums, over direct flows between ranks. It takes calls by
     /// [`Host::mesh_mut`](crate::Host::mesh_mut) and not by [`submit`](JobMachine::submit).
     Mesh(Box<mesh::Mesh>),
     /// Deliveries that the application posts, by [`Host::deliveries_mut`](crate::Host::deliveries_mut) and not by
@@ -146,8 +146,8 @@ impl Check for Participant {
     }
 }
 
-/// How aggregation carries out a sum.
-fn options(call: &SumCall) -> Manner {
+/// Options of a sum for aggregation.
+fn options(call: &SumCall) -> SumOptions {
     // A share of less than one is one of 256ths as well, and nothing of it is exact.
     let share = call.loss.and_then(|loss| LossShare::new(f64::from(loss.millionths()) / 1e6));
     let reliability = match share {
@@ -155,7 +155,7 @@ fn options(call: &SumCall) -> Manner {
         _ => Reliability::Exact,
     };
     let layer = call.layers.map(|layers| (call.layer, layers));
-    Manner { reliability, layer, fingerprint: call.fingerprint }
+    SumOptions { reliability, layer, fingerprint: call.fingerprint }
 }
 
 /// The worker keeps what others may lack.

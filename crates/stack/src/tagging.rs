@@ -1,4 +1,4 @@
-//! How ordinary flows get their priorities: where the transport and the priority plane meet.
+//! Priorities of ordinary flows: joins the transport and the priority plane.
 
 use thalweg_core::Bytes;
 use thalweg_flow::FlowTagger;
@@ -7,7 +7,7 @@ use thalweg_prioritize::tagger::{
 };
 use thalweg_prioritize::{Bounds, Model, NewFlow, Scratch};
 
-/// How the flows of a host get their priorities. Flows of which nothing is known follow
+/// Rule by which the flows of a host get their priorities. Flows of which nothing is known follow
 /// [`Scheme::Pias`], whatever the scheme.
 // spec: Q-05
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,38 +16,38 @@ pub struct Tagging {
     pub scheme: Scheme,
     /// The edges of the priorities.
     pub thresholds: Thresholds,
-    /// What a flow may send at the highest priority beyond its lower bound.
+    /// Bytes that a flow may send at the highest priority beyond its lower bound.
     pub slack: Bytes,
 }
 
-/// What decides the priority of a packet.
+/// Quantity that decides the priority of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
-    /// What was sent.
+    /// Bytes sent.
     Pias,
     /// Bounds on the size.
     Qclimb,
-    /// What is left, for those who know the size.
+    /// Bytes left, where the size is known.
     PreciseSizes,
     /// An estimate of the size, once for all packets.
     FixedPriority,
-    /// What is left of an estimate of the size.
+    /// Bytes left of an estimate of the size.
     Promotion,
 }
 
-/// What is known of a flow when it starts.
+/// Facts that are known of a flow when it starts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Known {
     /// Between what its size lies, if flows like it have been seen.
     pub bounds: Option<Bounds>,
-    /// How large flows like it are, if any have been seen.
+    /// Estimate of its size from flows like it, if any have been seen.
     pub estimate: Option<Bytes>,
-    /// What its connection sent before it, where [`Scheme::Pias`] counts connections.
+    /// Bytes that its connection sent before it, where [`Scheme::Pias`] counts connections.
     pub before: Bytes,
 }
 
 impl Known {
-    /// What a model knows of a flow.
+    /// Facts that a model knows of a flow.
     pub fn by(model: &Model, flow: &NewFlow, scratch: &mut Scratch) -> Known {
         Known {
             bounds: model.bounds(flow, scratch),
@@ -63,7 +63,7 @@ impl Tagging {
         Tagging { scheme, thresholds: Thresholds::default(), slack: SLACK }
     }
 
-    /// The tagger of a flow of so many bytes, which only [`Scheme::PreciseSizes`] looks at.
+    /// The tagger of a flow of `size` bytes, which only [`Scheme::PreciseSizes`] looks at.
     pub fn of_flow(&self, size: Bytes, known: Known) -> FlowTagger {
         let Tagging { scheme, thresholds, slack } = *self;
         FlowTagger::Custom(match (scheme, known.estimate) {

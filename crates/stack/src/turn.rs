@@ -27,7 +27,7 @@ impl Turn {
 
 /// The part of an outbox that one machine may fill before it is the next one's turn.
 ///
-/// It is counted in bytes. Counted in packets, whoever sends small ones would get less of the link.
+/// It is counted in bytes. Counted in packets, a machine that sends small ones would get less of the link.
 pub(crate) struct TurnOutbox<'a> {
     outbox: &'a mut dyn Outbox,
     left_bytes: u32,
@@ -38,12 +38,12 @@ impl<'a> TurnOutbox<'a> {
     /// enough to be fair.
     pub(crate) const BYTES: u32 = 24_000;
 
-    /// What is left of a turn.
+    /// Outbox with the rest of a turn.
     pub(crate) fn new(outbox: &'a mut dyn Outbox, left_bytes: u32) -> TurnOutbox<'a> {
         TurnOutbox { outbox, left_bytes }
     }
 
-    /// What the machine may still send. The last packet may be larger than that.
+    /// Bytes that the machine may still send. The last packet may be larger than that.
     pub(crate) fn left_bytes(&self) -> u32 {
         self.left_bytes
     }

@@ -1,12 +1,12 @@
 //! Packets of in-network aggregation.
 //!
 //! A worker cuts a tensor into fragments and sends each as a [`Gradient`] towards the server.
-//! Switches on the way sum the gradients of one fragment; the server completes the sum and sends it
-//! back as a [`Parameter`], which also acknowledges the fragment and frees its aggregators. A worker that
-//! lacks a sum sends a [`Query`], and a switch or server that lacks a contribution a [`Request`]. What a switch has to know of a job, it is told by an [`Announcement`],
-//! and says with a [`Notice`] that it does not know it. A server asks a switch for its limits with a [`Probe`], which is
-//! answered by a [`Description`]. `docs/aggregation.md` tells how they play
-//! together; ids such as A-05 are those of the requirements in `specs/`.
+//! Switches along the path sum the gradients of one fragment; the server completes the sum and sends it back as a
+//! [`Parameter`], which also acknowledges the fragment and frees its aggregators. A worker that lacks a sum sends a
+//! [`Query`], and a switch or server that lacks a contribution a [`Request`]. An [`Announcement`] describes a job's
+//! tree to a switch, which asks for it with a [`Notice`]. A server asks a switch for its limits with a [`Probe`],
+//! which is answered by a [`Description`]. `docs/aggregation.md` describes how they work together; ids such as A-05
+//! are those of the requirements in `specs/`.
 //!
 //! All headers about a fragment hold what a switch compares (sequence, operation, server, aggregator, attempt)
 //! at the same offsets.
@@ -45,17 +45,17 @@ use crate::prefix::{Prefix, PrefixError};
 /// The most aggregators that headers can number.
 pub const AGGREGATORS_MAX: u32 = U24_MAX + 1;
 
-/// Which fragment a packet belongs to. Values of packets with different identities are never added
+/// Fragment that a packet belongs to. Values of packets with different identities are never added
 ///
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Identity {
-    /// Whose fragment it is.
+    /// Job of the fragment.
     pub job: JobId,
-    /// Which set-up of the job it belongs to. Fan-ins hold within an epoch.
+    /// Number of the job's set-up. Fan-ins hold within an epoch.
     pub epoch: u32,
     /// The fragment's number, never reused in a job's life.
     pub sequence: u64,
-    /// Which try at the fragment it is. Fixed point with another scale and the repeat in floats are
+    /// Number of the attempt at the fragment. Fixed point with another scale and the repeat in floats are
     /// other attempts, so that values of different meaning cannot meet.
     pub attempt: u8,
     /// The [digest](crate::fingerprint::digest) of the operation that the sender has called. Two ranks whose
@@ -126,14 +126,14 @@ pub enum AggregateError {
     Limits,
 }
 
-/// Flag: a queue was congested on the way. It outlives the IP header's mark, which ends where
+/// Flag: a queue along the path was congested. It outlives the IP header's mark, which ends where
 /// a switch consumes the packet.
 pub const CONGESTED: u8 = 1 << 0;
-/// Gradient flag: a sum on the way left the range of its values.
+/// Gradient flag: a partial sum left the range of its values.
 pub const OVERFLOW: u8 = 1 << 1;
 /// Gradient flag: an aggregator was taken by another fragment.
 pub const COLLISION: u8 = 1 << 2;
-/// Gradient flag: not for the sums on the way: it was sent before, or passed over.
+/// Gradient flag: switches do not sum it: it was sent before, or passed over.
 pub const RESEND: u8 = 1 << 3;
 /// Gradient flag: sent again because somebody asked for it. It joins the sum that waits for it, and
 /// goes on to the server where none does (T-10).
@@ -144,9 +144,9 @@ pub const RESULT: u8 = 1 << 5;
 pub const RESULT_LACKS: u8 = 1 << 6;
 /// Parameter flag: no sum, but the wish for floats instead.
 pub const REPEAT: u8 = 1 << 1;
-/// Parameter flag: another aggregator is to be used.
+/// Parameter flag: the packet names the next aggregator.
 pub const NEXT_AGGREGATOR: u8 = 1 << 2;
-/// Parameter flag: another scale is to be used.
+/// Parameter flag: the packet names the next scale.
 pub const NEXT_SCALE: u8 = 1 << 3;
 /// Parameter flag: somebody is missing in the sum (T-02).
 pub const LACKS: u8 = 1 << 4;

@@ -1,9 +1,9 @@
-//! Packets of tensors that may lose a bounded part on the way.
+//! Packets of tensors that may lose a bounded part in flight.
 //!
 //! A tensor is cut into segments of `segment_bytes`; only the last may be shorter. Its segments travel
 //! in [`Data`] packets, of which each says by itself where it belongs; one in several is answered by an
-//! [`Ack`] that echoes its time. Everything that has to be known for certain (what is sent, what has
-//! arrived, that it is enough) is said by [`Control`] packets.
+//! [`Ack`] that echoes its time. [`Control`] packets carry everything that must be certain: the tensor that is sent,
+//! the segments that have arrived, and that they are enough.
 
 mod ack;
 mod control;
@@ -21,17 +21,17 @@ use thiserror::Error;
 use crate::CLASS_MAX;
 use crate::prefix::{Prefix, PrefixError};
 
-/// Names a tensor on its way between two nodes. No two operations of a job's life have the same number,
+/// Names a tensor between two nodes. No two operations of a job's life have the same number,
 /// so no two tensors have the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TensorName {
-    /// Whose packet it is.
+    /// Job of the packet.
     pub job: JobId,
-    /// Which set-up of the job it belongs to.
+    /// Number of the job's set-up.
     pub epoch: u32,
     /// The operation. Never used again.
     pub operation: u64,
-    /// Which tensor of the operation.
+    /// Index of the tensor in the operation.
     pub tensor: u32,
 }
 
@@ -66,7 +66,7 @@ pub enum DeliverError {
     /// More segments than can be numbered.
     #[error("the tensor has more segments than 32 bits can number: make them larger")]
     TooManySegments,
-    /// A share that is none.
+    /// Share that is not below one.
     #[error("a loss of {0} millionths: it must be below a million")]
     Loss(u32),
     /// A bitmap that no packet carries.
@@ -74,7 +74,7 @@ pub enum DeliverError {
     Bitmap {
         /// The first segment it speaks of.
         first: u32,
-        /// How many it speaks of.
+        /// Number of segments that the packet names.
         count: u32,
     },
     /// A reason that this version does not have.

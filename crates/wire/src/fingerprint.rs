@@ -55,7 +55,7 @@ pub enum FingerprintError {
     Code {
         /// Name of the field.
         field: &'static str,
-        /// Its value.
+        /// Code that was read.
         code: u8,
     },
     /// A reduction or a root where the operation has none, or none where it has one.
@@ -73,7 +73,7 @@ pub fn encode(fingerprint: &Fingerprint) -> [u8; FINGERPRINT_BYTES] {
 
 /// A digest of an operation for headers that have no room for its fingerprint: the lower half of SipHash-2-4 with a
 /// key of zeros, over the encoded fingerprint, the number of the operation and the number of its first fragment. It is
-/// never 0. It tells mistakes apart; it withstands nobody who means harm.
+/// never 0. It tells mistakes apart; it does not withstand an attacker.
 ///
 /// After two ranks have differed, fragments with the same number may belong to operations that look alike. Either the
 /// same operation begins at different fragments then, or different operations begin at the same fragment: both

@@ -15,9 +15,9 @@ use crate::{CLASS_MAX, flag};
 /// A piece of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data {
-    /// Whose packet it is.
+    /// Job of the packet.
     pub job: JobId,
-    /// Which set-up of the job it belongs to.
+    /// Number of the job's set-up.
     pub epoch: u32,
     /// The flow, one message each. Not reused within an epoch.
     pub flow: u64,
@@ -25,7 +25,7 @@ pub struct Data {
     pub message_bytes: Bytes,
     /// When this transmission left, by the sender's clock. The receiver only echoes it.
     pub sent_at: Time,
-    /// Which packet of the message it is.
+    /// Index of the packet in the message.
     pub index: u32,
     /// Counts the transmissions of the flow, resends too, so that an echo tells a resend from the
     /// original.
@@ -38,12 +38,12 @@ pub struct Data {
     pub wants_ack: bool,
 }
 
-/// What arrived of a message.
+/// Packets of a message that have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack {
-    /// Whose packet it is.
+    /// Job of the packet.
     pub job: JobId,
-    /// Which set-up of the job it belongs to.
+    /// Number of the job's set-up.
     pub epoch: u32,
     /// The flow.
     pub flow: u64,
@@ -58,9 +58,9 @@ pub struct Ack {
     pub index: u32,
     /// Echo of [`Data::transmission`] of the packet that caused it.
     pub transmission: u32,
-    /// Whether a queue marked the packet that caused it.
+    /// True if a queue marked the packet that caused it.
     pub congested: bool,
-    /// Whether the receiver asks for packet `cumulative` again.
+    /// True if the receiver asks for packet `cumulative` again.
     pub resend: bool,
     /// The class that the packet that caused it arrived in: at most [`CLASS_MAX`].
     pub class: u8,
@@ -72,16 +72,16 @@ pub struct Ack {
 /// Leave to send more of a message, from a receiver that decides who sends when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credit {
-    /// Whose packet it is.
+    /// Job of the packet.
     pub job: JobId,
-    /// Which set-up of the job it belongs to.
+    /// Number of the job's set-up.
     pub epoch: u32,
     /// The flow.
     pub flow: u64,
-    /// How many transmissions all credits so far allow, beyond those that need none. It only grows,
+    /// Number of transmissions that all credits allow up to this one, beyond those that need none. It only grows,
     /// so that a credit that was lost or overtaken does no harm.
     pub transmissions: u32,
-    /// The priority that what it allows is to be sent with, 0 the most urgent; 0, too, where receivers
+    /// The priority of the packets that it allows, 0 the most urgent; 0 as well where receivers
     /// do not decide that.
     pub priority: u8,
 }
@@ -200,14 +200,14 @@ impl Data {
         }
     }
 
-    /// Where the payload begins in the message.
+    /// Offset of the payload in the message.
     #[inline]
     pub const fn offset(&self) -> Bytes {
         // Two 32-bit factors cannot overflow.
         Bytes::new(self.index as u64 * self.segment_bytes as u64)
     }
 
-    /// How much payload the packet has: a full segment, or what is left of the message.
+    /// Length of the packet's payload: a full segment, or the rest of the message.
     #[inline]
     pub fn payload_bytes(&self) -> u32 {
         let left = self.message_bytes.saturating_sub(self.offset()).as_u64();

@@ -34,7 +34,7 @@ pub struct CalledOperation {
     /// The low bits of its number. Where two members have different numbers for the same message, an operation
     /// before it had another number of messages, and a message of that one shows the difference.
     pub number: u32,
-    /// Its fingerprint.
+    /// Fingerprint of the operation.
     pub fingerprint: Fingerprint,
 }
 

@@ -1,7 +1,7 @@
 //! Packets by which flows learn what their path has left, and links what flows plan.
 //!
 //! A [`Word`] travels the way of a flow. It says how far the flow is and, if it carries a plan, what it
-//! wants of the coming slots; every switch on the way adds what its link says. The receiver sends it back
+//! wants of the coming slots; every switch along the path adds what its link says. The receiver sends it back
 //! as an answer, with how far the flows of the job are that leave there. The body has [`FactsView`], then
 //! a [`SlotView`] for each slot, then an [`OtherView`] for each such flow.
 
@@ -25,31 +25,31 @@ const SUMMED: u8 = 1 << 2;
 /// A word about a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {
-    /// Whose flow it is.
+    /// Job of the flow.
     pub job: JobId,
     /// The set-up of the job.
     pub epoch: u32,
     /// The flow's number in the job.
     pub flow: u32,
-    /// Whether it goes with the flow or comes back.
+    /// Direction: with the flow, or back as an answer.
     pub direction: Direction,
     /// The first slot that it speaks of.
     pub slot: u64,
-    /// How many it speaks of: 1 to [`SLOTS_MAX`].
+    /// Number of slots: 1 to [`SLOTS_MAX`].
     pub slots: u8,
-    /// Whether links are to take its plan.
+    /// True if links take its plan.
     pub has_plan: bool,
-    /// Whether switches sum the flow with others of its job, so that links count all of them as one.
+    /// True if switches sum the flow with others of its job, so that links count all of them as one.
     pub is_summed: bool,
-    /// What became of the plan on the way.
+    /// Refusal of the plan along the path, if there was one.
     pub refused: Option<Refused>,
     /// The flow's iteration.
     pub iteration: u64,
-    /// What it will have sent in it at the end of the first slot.
+    /// Bytes that the flow will have sent in it at the end of the first slot.
     pub volume: u64,
 }
 
-/// Which way a word travels.
+/// Direction in which a word travels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// With the flow.
@@ -66,7 +66,7 @@ pub enum Direction {
 pub struct Refused {
     /// The slot that is too full, counted from the first.
     pub at: u8,
-    /// What the flow could have of it.
+    /// Bytes of the slot that the flow could have.
     pub free: u64,
 }
 
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
     use crate::testing::assert_literal;
 
-    /// A plan of ten slots that found its fourth too full, on the way back with one other flow.
+    /// A plan of ten slots that found its fourth too full, on the path back with one other flow.
     const WORD: Word = Word {
         job: JobId(0x0102_0304_0506_0708),
         epoch: 9,

@@ -1,4 +1,4 @@
-//! What every header begins with: whose packet it is, and how to read the rest.
+//! Prefix of every header: the packet's owner, and the format of the rest.
 
 use std::fmt;
 
@@ -47,7 +47,7 @@ const FIXED: u64 = MAGIC[0] as u64 | (MAGIC[1] as u64) << 8 | (VERSIONS as u64) 
 /// Size of the prefix.
 pub const PREFIX_BYTES: usize = size_of::<PrefixView>();
 
-/// Which header follows the prefix.
+/// Kind of the header that follows the prefix.
 ///
 /// Numbers go by plane, sixteen to each: 1–15 flow, 16–31 aggregate, 32–47 deliver, 48–63 pace. Zero
 /// is never a kind, so that a header nobody filled in is not taken for one.
@@ -56,7 +56,7 @@ pub const PREFIX_BYTES: usize = size_of::<PrefixView>();
 pub enum Kind {
     /// A piece of a message: [`flow::Data`](crate::flow::Data).
     FlowData = 1,
-    /// What arrived of a message: [`flow::Ack`](crate::flow::Ack).
+    /// Packets of a message that have arrived: [`flow::Ack`](crate::flow::Ack).
     FlowAck = 2,
     /// Leave to send more of a message: [`flow::Credit`](crate::flow::Credit).
     FlowCredit = 3,
@@ -64,9 +64,9 @@ pub enum Kind {
     PathProbe = 4,
     /// The answer to a path probe.
     PathAnswer = 5,
-    /// Values on their way to the server: [`aggregate::Gradient`](crate::aggregate::Gradient).
+    /// Values that travel towards the server: [`aggregate::Gradient`](crate::aggregate::Gradient).
     AggregateGradient = 16,
-    /// Sums on their way back: [`aggregate::Parameter`](crate::aggregate::Parameter).
+    /// Sums that travel back: [`aggregate::Parameter`](crate::aggregate::Parameter).
     AggregateParameter = 17,
     /// The wish for a sum that does not come: [`aggregate::Query`](crate::aggregate::Query).
     AggregateQuery = 18,
@@ -74,7 +74,7 @@ pub enum Kind {
     AggregateRequest = 19,
     /// A switch does not know a job: [`aggregate::Notice`](crate::aggregate::Notice).
     AggregateNotice = 20,
-    /// What a switch has to know: [`aggregate::Announcement`](crate::aggregate::Announcement).
+    /// State of a job for a switch: [`aggregate::Announcement`](crate::aggregate::Announcement).
     AggregateAnnouncement = 21,
     /// The question for the limits of a switch: [`aggregate::Probe`](crate::aggregate::Probe).
     AggregateProbe = 22,
@@ -84,13 +84,13 @@ pub enum Kind {
     DeliverData = 32,
     /// The echo of a segment's time: [`deliver::Ack`](crate::deliver::Ack).
     DeliverAck = 33,
-    /// A tensor is to be sent: [`deliver::Control`](crate::deliver::Control), as are all that follow.
+    /// Offer of a tensor: [`deliver::Control`](crate::deliver::Control), as are all that follow.
     DeliverOffer = 34,
     /// There is a buffer for it.
     DeliverAccept = 35,
-    /// There is none yet.
+    /// The receiver has no buffer for the tensor yet.
     DeliverHold = 36,
-    /// What has arrived?
+    /// Asks for the segments that have arrived.
     DeliverProbe = 37,
     /// This has arrived.
     DeliverBitmap = 38,
@@ -98,9 +98,9 @@ pub enum Kind {
     DeliverStop = 39,
     /// The tensor is not wanted.
     DeliverRefuse = 40,
-    /// What a flow plans, and what its path says: [`pace::Word`](crate::pace::Word).
+    /// A flow's plan, and the answers of its path: [`pace::Word`](crate::pace::Word).
     PaceAsk = 48,
-    /// The same on its way back.
+    /// The same, travelling back.
     PaceAnswer = 49,
 }
 
@@ -124,18 +124,18 @@ impl Kind {
 /// written and read again in pieces of other sizes, for which a processor waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
-    /// Whose packet it is.
+    /// Job of the packet.
     pub job: JobId,
     /// The kind in the lowest byte, the epoch in the next three, and the lane: as in the header.
     word: u64,
 }
 
-/// Why a prefix cannot be read. The packet is at fault, or whoever sent it here.
+/// Reason why a prefix is not valid. The packet or its sender is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum PrefixError {
     /// Something else than our traffic reached the port.
     #[error("the packet begins with {0:02x?}, not with \"TW\": it is not Thalweg traffic")]
-    NotOurs([u8; 2]),
+    WrongMagic([u8; 2]),
     /// The sender writes what this version does not understand.
     #[error(
         "the packet has version {version} and is for readers from {oldest} on, this program reads \
@@ -156,9 +156,9 @@ pub enum PrefixError {
     /// A kind that exists, handed to the decoder of another.
     #[error("expected a packet of kind {expected:?}, found {found:?}")]
     OtherKind {
-        /// What the decoder reads.
+        /// Kind that the decoder reads.
         expected: Kind,
-        /// What it was handed.
+        /// Kind that it was given.
         found: Kind,
     },
 }
@@ -214,7 +214,7 @@ impl PrefixView {
         }
     }
 
-    /// What the bytes say, if they are a prefix.
+    /// Meaning of the bytes, if they are a prefix.
     #[inline]
     pub fn meaning(&self) -> Result<Prefix, PrefixError> {
         // What this version writes, looked at first and at once: nearly every packet is.
@@ -228,7 +228,7 @@ impl PrefixView {
     #[cold]
     fn other_meaning(&self) -> Result<Prefix, PrefixError> {
         if self.magic != MAGIC {
-            return Err(PrefixError::NotOurs(self.magic));
+            return Err(PrefixError::WrongMagic(self.magic));
         }
         let (version, oldest) = (self.versions & 0xf, self.versions >> 4);
         if !(oldest..=version).contains(&VERSION) {
@@ -271,13 +271,13 @@ impl Prefix {
         PrefixView { lane, ..PrefixView::new(kind, job, epoch) }.checked()
     }
 
-    /// How to read the rest.
+    /// Kind of the rest of the header.
     #[inline]
     pub fn kind(self) -> Kind {
         Kind::from_u8(self.word as u8).expect("a prefix has a kind that was read")
     }
 
-    /// Which set-up of the job it belongs to: at most [`EPOCH_MAX`].
+    /// Number of the job's set-up: at most [`EPOCH_MAX`].
     #[inline]
     pub fn epoch(self) -> u32 {
         (self.word >> 8) as u32 & EPOCH_MAX
@@ -427,8 +427,8 @@ mod tests {
             header[at] = byte;
             peek(&header).unwrap_err()
         };
-        assert_eq!(refused(0, b't'), PrefixError::NotOurs(*b"tW"));
-        assert_eq!(refused(1, 0), PrefixError::NotOurs([b'T', 0]));
+        assert_eq!(refused(0, b't'), PrefixError::WrongMagic(*b"tW"));
+        assert_eq!(refused(1, 0), PrefixError::WrongMagic([b'T', 0]));
         let version = |version, oldest| PrefixError::Version { version, oldest };
         assert_eq!(refused(2, 0x11), version(1, 1), "an older release");
         assert_eq!(refused(2, 0x33), version(3, 3), "a newer one that we cannot read");
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(refused(7, 0x30), PrefixError::Lane(0x30));
         assert_eq!(refused(3, 0), PrefixError::Kind(0));
         assert_eq!(refused(3, 255), PrefixError::Kind(255));
-        assert_eq!(peek(&[0; HEADER_BYTES]), Err(PrefixError::NotOurs([0, 0])));
+        assert_eq!(peek(&[0; HEADER_BYTES]), Err(PrefixError::WrongMagic([0, 0])));
     }
 
     #[test]

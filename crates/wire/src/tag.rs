@@ -1,4 +1,4 @@
-//! Keyed tags: who may speak for a job.
+//! Keyed tags: authority to speak for a job.
 //!
 //! Every header carries 64 bits of SipHash-2-4 over its other bytes, and over the body where a job asks for that
 //! ([`seal_with_body`]), which a bit of the prefix shows. The key belongs to one set-up of
@@ -7,7 +7,7 @@
 //! rewrites a header seals it again.
 //!
 //! **Against whom.** Tenants who can send anything from their own hosts, but neither read nor change
-//! packets of others on the way. Without the key a forged header passes once in 2⁶⁴ tries. A tag does
+//! packets of others in flight. Without the key a forged header passes once in 2⁶⁴ tries. A tag does
 //! not hide anything, does not stop a tenant from replaying packets of its own job (identities that
 //! are never reused do that), and does not protect a body that it does not cover from someone who
 //! can change packets in flight.
@@ -33,7 +33,7 @@ use zerocopy::{IntoBytes, transmute_mut, transmute_ref};
 
 use crate::prefix::{AnyView, COVERS_BODY, GENERATION};
 
-/// What a cluster's switches and servers share and no tenant knows. Used for nothing but deriving
+/// Secret that a cluster's switches and servers share and no tenant knows. Used for nothing but deriving
 /// keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 16]);
@@ -178,7 +178,7 @@ pub fn seal(header: &mut Header, key: &Key) {
     seal_sized(header, 0, key);
 }
 
-/// Whether the header is as its sender sealed it.
+/// True if the header is as its sender sealed it.
 #[inline]
 pub fn verify(header: &Header, key: &Key) -> bool {
     verify_sized(header, 0, key)

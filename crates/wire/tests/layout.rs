@@ -79,8 +79,8 @@ fn fragment_fields() -> [Vec<Field>; 4] {
         fields!(GradientView: sequence, operation, scale, server, bitmap, aggregator, attempt, branch,
             watermark_distance, flags, format, levels, next_magnitude),
         fields!(ParameterView: sequence, operation, scale, server, next_aggregator, aggregator, attempt,
-            next_scale, next_distance, everyone_distance, flags, format, level, reserved),
-        fields!(QueryView: sequence, operation, heard_distance, share, server, first_distance, level,
+            next_scale, next_distance, job_watermark_distance, flags, format, level, reserved),
+        fields!(QueryView: sequence, operation, received_distance, share, server, first_distance, level,
             aggregator, attempt, branch, watermark_distance, flags, fragments),
         fields!(RequestView: sequence, operation, reserved, server, wanted, aggregator, attempt, branch,
             reserved_middle, flags, level, reserved_end),
@@ -155,7 +155,7 @@ fn the_document_has_the_sizes_of_a_coverage() {
     assert_eq!([1, 8, 9, 17].map(|ranks| bytes(0..1, ranks)), [1, 1, 2, 3]);
 }
 
-/// What a switch compares lies at the same offset in every header about a fragment.
+/// Fields that a switch compares lie at the same offset in every header about a fragment.
 #[test]
 fn headers_about_fragments_agree() {
     let gradient = fields!(GradientView: sequence, operation, server, aggregator, attempt, flags);

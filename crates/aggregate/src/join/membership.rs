@@ -7,7 +7,7 @@ use thalweg_core::{JobId, NodeId};
 use super::{Instruction, Memory, Message, Process};
 use crate::setup::Setup;
 
-/// What a worker process says to the registrar, and which set-ups it may adopt.
+/// Messages of a worker process to the registrar, and the set-ups that it may adopt.
 ///
 /// A new process makes a new one, so that nobody claims a memory that it does not have, or adopts what
 /// was meant for the process before it.
@@ -28,7 +28,7 @@ impl Membership {
         Membership { job, process, paths, answered_round: 0, epoch: 0 }
     }
 
-    /// Asks for a seat: any, or that of a rank. To be repeated until a set-up comes.
+    /// Asks for a rank: any, or this one. The caller repeats it until a set-up comes.
     pub fn join(&self, rank: Option<u32>) -> Message {
         Message::Join { job: self.job, process: self.process, rank }
     }
@@ -39,7 +39,7 @@ impl Membership {
     }
 
     /// The answer, if the instruction is a report for this process, and not an old one. All fragments
-    /// below `watermark` are complete here; it means nothing before the first set-up. Who answers has
+    /// below `watermark` are complete here; it means nothing before the first set-up. A process that answers has
     /// to [pause](crate::Worker::pause) its worker, so that the answer stays true.
     pub fn answer(&mut self, instruction: &Instruction, watermark: u64) -> Option<Message> {
         let &Instruction::Report { process, job, round, rank } = instruction else { return None };

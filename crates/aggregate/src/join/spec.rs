@@ -1,4 +1,4 @@
-//! What a job is registered with.
+//! Facts that a job is registered with.
 
 use thalweg_core::NodeId;
 use thiserror::Error;
@@ -14,7 +14,7 @@ pub const SERVERS_MAX: usize = 1_024;
 /// The specification of a job. [`JobSpec::new`] has the defaults.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobSpec {
-    /// How many workers there are to be.
+    /// Number of workers.
     pub workers: u32,
     /// The servers. Fragments are dealt to them in turn.
     pub servers: Vec<NodeId>,

@@ -13,38 +13,38 @@ const RACK_0: [u32; 2] = [100, 102];
 const RACK_1: [u32; 2] = [101, 102];
 const SERVERS_RACK: [u32; 1] = [102];
 
-/// A registrar with one job, and what it has said.
-struct Desk {
+/// A registrar with one job, and the instructions that it sent last.
+struct Bench {
     registrar: Registrar,
     job: JobId,
-    said: Vec<Instruction>,
+    sent: Vec<Instruction>,
 }
 
-impl Desk {
-    fn new(workers: u32) -> Desk {
+impl Bench {
+    fn new(workers: u32) -> Bench {
         let mut registrar = Registrar::new(Rng::new(5));
         let job = registrar.register(JobSpec::new(workers, vec![SERVER])).unwrap();
-        Desk { registrar, job, said: Vec::new() }
+        Bench { registrar, job, sent: Vec::new() }
     }
 
     /// Five workers: two in the first rack, two in the second, one beside the server.
     fn set_up() -> Self {
-        let mut desk = Desk::new(5);
+        let mut bench = Bench::new(5);
         let ways: [&[u32]; 5] = [&RACK_0, &RACK_1, &SERVERS_RACK, &RACK_0, &RACK_1];
         for (rank, way) in (0..).zip(ways) {
-            desk.join(rank, 0).unwrap();
-            desk.answer(1, rank, (rank, 0), way, Memory::Lost).unwrap();
+            bench.join(rank, 0).unwrap();
+            bench.answer(1, rank, (rank, 0), way, Memory::Lost).unwrap();
         }
-        desk
+        bench
     }
 
-    fn handle(&mut self, message: Message) -> Result<Heard, JoinError> {
-        let heard = self.registrar.handle(message);
-        self.said = std::iter::from_fn(|| self.registrar.poll()).collect();
-        heard
+    fn handle(&mut self, message: Message) -> Result<Freshness, JoinError> {
+        let freshness = self.registrar.handle(message);
+        self.sent = std::iter::from_fn(|| self.registrar.poll()).collect();
+        freshness
     }
 
-    fn join(&mut self, node: u32, life: u64) -> Result<Heard, JoinError> {
+    fn join(&mut self, node: u32, life: u64) -> Result<Freshness, JoinError> {
         let process = Process { node: NodeId(node), life };
         self.handle(Message::Join { job: self.job, process, rank: None })
     }
@@ -56,18 +56,18 @@ impl Desk {
         (node, life): (u32, u64),
         way: &[u32],
         memory: Memory,
-    ) -> Result<Heard, JoinError> {
+    ) -> Result<Freshness, JoinError> {
         let process = Process { node: NodeId(node), life };
         let paths = vec![way.iter().copied().map(NodeId).collect()];
         self.handle(Message::Answer { job: self.job, process, round, rank, paths, memory })
     }
 
-    fn lose(&mut self, (node, life): (u32, u64)) -> Result<Heard, JoinError> {
+    fn lose(&mut self, (node, life): (u32, u64)) -> Result<Freshness, JoinError> {
         let process = Process { node: NodeId(node), life };
         self.handle(Message::Lost { job: self.job, process })
     }
 
-    fn restart_server(&mut self, node: NodeId, life: u64) -> Result<Heard, JoinError> {
+    fn restart_server(&mut self, node: NodeId, life: u64) -> Result<Freshness, JoinError> {
         self.handle(Message::ServerRestarted { process: Process { node, life } })
     }
 
@@ -79,7 +79,7 @@ impl Desk {
         self.registrar.waits_for(self.job).collect()
     }
 
-    /// Who was asked to report, as (node, rank).
+    /// Processes that were asked to report, as (node, rank).
     fn asked(&self, of_round: u32) -> Vec<(u32, u32)> {
         let asked = |instruction: &Instruction| match *instruction {
             Instruction::Report { process, round, rank, .. } if round == of_round => {
@@ -87,16 +87,16 @@ impl Desk {
             }
             _ => None,
         };
-        self.said.iter().filter_map(asked).collect()
+        self.sent.iter().filter_map(asked).collect()
     }
 
-    /// Which workers were told to adopt, as (node, rank).
+    /// Workers that were instructed to adopt, as (node, rank).
     fn adopters(&self) -> Vec<(u32, u32)> {
         let adopter = |instruction: &Instruction| match instruction {
             Instruction::AdoptWorker { process, rank, .. } => Some((process.node.0, *rank)),
             _ => None,
         };
-        self.said.iter().filter_map(adopter).collect()
+        self.sent.iter().filter_map(adopter).collect()
     }
 }
 
@@ -110,13 +110,13 @@ const KEPT: fn(u64) -> Memory = |watermark| Memory::Kept { watermark };
 // spec: A-40 machine
 #[test]
 fn the_first_set_up_has_ranks_and_the_fan_ins_of_the_topology() {
-    let desk = Desk::set_up();
-    assert_eq!(desk.adopters(), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
-    let Some(Instruction::AdoptServer { node: SERVER, life: None, setup }) = desk.said.first()
+    let bench = Bench::set_up();
+    assert_eq!(bench.adopters(), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
+    let Some(Instruction::AdoptServer { node: SERVER, life: None, setup }) = bench.sent.first()
     else {
-        panic!("the server is told first: {:?}", desk.said);
+        panic!("the server is instructed first: {:?}", bench.sent);
     };
-    assert_eq!((setup.job, setup.epoch, setup.resume_from), (desk.job, 1, 0));
+    assert_eq!((setup.job, setup.epoch, setup.resume_from), (bench.job, 1, 0));
     assert_eq!((setup.parameters.fragment_values, setup.parameters.overhead_bytes), (352, 130));
     let tree = &setup.trees[0];
     assert_eq!(tree.branch(0), branch([2, 3], [0, 0]));
@@ -148,22 +148,22 @@ fn every_job_has_an_id_of_its_own_and_there_is_an_end_of_them() {
 // spec: A-41 machine
 #[test]
 fn a_crashed_worker_comes_back_on_another_rack_and_fan_ins_follow() {
-    let mut desk = Desk::set_up();
-    assert_eq!(desk.lose((3, 0)), Ok(Heard::New));
-    assert_eq!(desk.asked(2), [(0, 0), (1, 1), (2, 2), (4, 4)]);
-    assert_eq!(desk.waits_for(), [0, 1, 2, 3, 4]);
-    desk.answer(2, 0, (0, 0), &RACK_0, KEPT(70)).unwrap();
-    desk.answer(2, 1, (1, 0), &RACK_1, KEPT(75)).unwrap();
-    desk.answer(2, 2, (2, 0), &SERVERS_RACK, KEPT(64)).unwrap();
-    desk.answer(2, 4, (4, 0), &RACK_1, KEPT(90)).unwrap();
-    assert_eq!(desk.waits_for(), [3], "the one that is gone");
-    desk.join(33, 0).unwrap();
-    assert_eq!(desk.asked(2), [(33, 3)]);
-    desk.answer(2, 3, (33, 0), &RACK_1, Memory::Lost).unwrap();
-    assert_eq!(desk.adopters(), [(0, 0), (1, 1), (2, 2), (33, 3), (4, 4)]);
-    let retired = Instruction::Retire { node: NodeId(3), job: desk.job, round: 2 };
-    assert_eq!(desk.said[0], retired, "whoever was called dead may live");
-    let setup = desk.setup();
+    let mut bench = Bench::set_up();
+    assert_eq!(bench.lose((3, 0)), Ok(Freshness::New));
+    assert_eq!(bench.asked(2), [(0, 0), (1, 1), (2, 2), (4, 4)]);
+    assert_eq!(bench.waits_for(), [0, 1, 2, 3, 4]);
+    bench.answer(2, 0, (0, 0), &RACK_0, KEPT(70)).unwrap();
+    bench.answer(2, 1, (1, 0), &RACK_1, KEPT(75)).unwrap();
+    bench.answer(2, 2, (2, 0), &SERVERS_RACK, KEPT(64)).unwrap();
+    bench.answer(2, 4, (4, 0), &RACK_1, KEPT(90)).unwrap();
+    assert_eq!(bench.waits_for(), [3], "the one that is gone");
+    bench.join(33, 0).unwrap();
+    assert_eq!(bench.asked(2), [(33, 3)]);
+    bench.answer(2, 3, (33, 0), &RACK_1, Memory::Lost).unwrap();
+    assert_eq!(bench.adopters(), [(0, 0), (1, 1), (2, 2), (33, 3), (4, 4)]);
+    let retired = Instruction::Retire { node: NodeId(3), job: bench.job, round: 2 };
+    assert_eq!(bench.sent[0], retired, "a process that was called dead may live");
+    let setup = bench.setup();
     assert_eq!((setup.epoch, setup.resume_from), (2, 64));
     assert_eq!(setup.trees[0].branch(0), branch([1, 3], [0, 0]));
     assert_eq!(setup.trees[0].branch(3), branch([3, 3], [1, 1]));
@@ -173,7 +173,7 @@ fn a_crashed_worker_comes_back_on_another_rack_and_fan_ins_follow() {
 // spec: E-06 machine
 #[test]
 fn other_parameters_hold_from_the_next_set_up() {
-    let mut cluster = Desk::set_up();
+    let mut cluster = Bench::set_up();
     let before = *cluster.setup().parameters;
     let parameters = JobParameters { aggregators: 7, ..before };
     let checked = parameters.check().unwrap();
@@ -191,208 +191,208 @@ fn other_parameters_hold_from_the_next_set_up() {
 // spec: A-41 machine
 #[test]
 fn a_restarted_server_makes_everybody_report() {
-    let mut desk = Desk::set_up();
-    assert_eq!(desk.restart_server(SERVER, 7), Ok(Heard::New));
-    assert_eq!(desk.asked(2), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
-    assert_eq!(desk.restart_server(SERVER, 7), Ok(Heard::Again));
-    assert!(desk.said.is_empty());
+    let mut bench = Bench::set_up();
+    assert_eq!(bench.restart_server(SERVER, 7), Ok(Freshness::New));
+    assert_eq!(bench.asked(2), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]);
+    assert_eq!(bench.restart_server(SERVER, 7), Ok(Freshness::Again));
+    assert!(bench.sent.is_empty());
     let way: [&[u32]; 5] = [&RACK_0, &RACK_1, &SERVERS_RACK, &RACK_0, &RACK_1];
     for rank in 0..5 {
         let memory = KEPT(100 + u64::from(rank));
-        desk.answer(2, rank, (rank, 0), way[rank as usize], memory).unwrap();
+        bench.answer(2, rank, (rank, 0), way[rank as usize], memory).unwrap();
     }
-    assert_eq!((desk.setup().epoch, desk.setup().resume_from), (2, 100));
-    assert!(matches!(desk.said[0], Instruction::AdoptServer { node: SERVER, .. }));
+    assert_eq!((bench.setup().epoch, bench.setup().resume_from), (2, 100));
+    assert!(matches!(bench.sent[0], Instruction::AdoptServer { node: SERVER, .. }));
     // While a round is open, its set-up serves as well.
-    desk.lose((0, 0)).unwrap();
-    assert_eq!(desk.restart_server(SERVER, 8), Ok(Heard::New));
-    assert_eq!((desk.said.len(), desk.registrar.round(desk.job)), (0, Some(3)));
-    let nobody = desk.restart_server(NodeId(91), 1);
+    bench.lose((0, 0)).unwrap();
+    assert_eq!(bench.restart_server(SERVER, 8), Ok(Freshness::New));
+    assert_eq!((bench.sent.len(), bench.registrar.round(bench.job)), (0, Some(3)));
+    let nobody = bench.restart_server(NodeId(91), 1);
     assert_eq!(nobody, Err(JoinError::UnknownServer(NodeId(91))));
 }
 
 // spec: A-41 machine
 #[test]
 fn who_leaves_takes_its_rank_along() {
-    let mut desk = Desk::set_up();
-    let leave = Message::Leave { job: desk.job, process: Process { node: NodeId(1), life: 0 } };
-    assert_eq!(desk.handle(leave.clone()), Ok(Heard::New));
-    assert_eq!(desk.asked(2), [(0, 0), (2, 1), (3, 2), (4, 3)], "ranks above move down");
-    let retire = Instruction::Retire { node: NodeId(1), job: desk.job, round: 2 };
-    assert_eq!(desk.said.last(), Some(&retire));
-    assert_eq!(desk.handle(leave), Ok(Heard::Again));
-    assert_eq!(desk.said, [retire]);
+    let mut bench = Bench::set_up();
+    let leave = Message::Leave { job: bench.job, process: Process { node: NodeId(1), life: 0 } };
+    assert_eq!(bench.handle(leave.clone()), Ok(Freshness::New));
+    assert_eq!(bench.asked(2), [(0, 0), (2, 1), (3, 2), (4, 3)], "ranks above move down");
+    let retire = Instruction::Retire { node: NodeId(1), job: bench.job, round: 2 };
+    assert_eq!(bench.sent.last(), Some(&retire));
+    assert_eq!(bench.handle(leave), Ok(Freshness::Again));
+    assert_eq!(bench.sent, [retire]);
     let ways: [&[u32]; 4] = [&RACK_0, &SERVERS_RACK, &RACK_0, &RACK_1];
     for (rank, node) in (0..).zip([0, 2, 3, 4]) {
-        desk.answer(2, rank, (node, 0), ways[rank as usize], KEPT(8)).unwrap();
+        bench.answer(2, rank, (node, 0), ways[rank as usize], KEPT(8)).unwrap();
     }
-    assert_eq!(desk.adopters(), [(0, 0), (2, 1), (3, 2), (4, 3)]);
-    assert_eq!((desk.setup().epoch, desk.setup().trees[0].workers()), (2, 4));
-    assert_eq!(desk.setup().trees[0].branch(3), branch([1, 3], [0, 2]));
-    // Nobody will come for a seat.
-    desk.lose((0, 0)).unwrap();
-    let given_up = Message::GivenUp { job: desk.job, round: 3, rank: 0 };
-    assert_eq!(desk.handle(given_up.clone()), Ok(Heard::New));
-    assert_eq!(desk.handle(given_up), Ok(Heard::Stale), "not the next one too");
-    assert_eq!(desk.asked(4).len() + desk.waits_for().len(), 3);
+    assert_eq!(bench.adopters(), [(0, 0), (2, 1), (3, 2), (4, 3)]);
+    assert_eq!((bench.setup().epoch, bench.setup().trees[0].workers()), (2, 4));
+    assert_eq!(bench.setup().trees[0].branch(3), branch([1, 3], [0, 2]));
+    // Nobody will come for the rank.
+    bench.lose((0, 0)).unwrap();
+    let given_up = Message::GivenUp { job: bench.job, round: 3, rank: 0 };
+    assert_eq!(bench.handle(given_up.clone()), Ok(Freshness::New));
+    assert_eq!(bench.handle(given_up), Ok(Freshness::Stale), "not the next one too");
+    assert_eq!(bench.asked(4).len() + bench.waits_for().len(), 3);
 }
 
 #[test]
 fn when_the_last_one_leaves_the_job_is_over() {
-    let mut desk = Desk::new(1);
-    desk.join(4, 0).unwrap();
-    desk.answer(1, 0, (4, 0), &RACK_0, Memory::Lost).unwrap();
+    let mut bench = Bench::new(1);
+    bench.join(4, 0).unwrap();
+    bench.answer(1, 0, (4, 0), &RACK_0, Memory::Lost).unwrap();
     let process = Process { node: NodeId(4), life: 0 };
-    desk.handle(Message::Leave { job: desk.job, process }).unwrap();
-    let retire = |node| Instruction::Retire { node, job: desk.job, round: 2 };
-    assert!(desk.said.contains(&retire(NodeId(4))) && desk.said.contains(&retire(SERVER)));
-    assert_eq!(desk.join(5, 0), Err(JoinError::UnknownJob(desk.job)));
+    bench.handle(Message::Leave { job: bench.job, process }).unwrap();
+    let retire = |node| Instruction::Retire { node, job: bench.job, round: 2 };
+    assert!(bench.sent.contains(&retire(NodeId(4))) && bench.sent.contains(&retire(SERVER)));
+    assert_eq!(bench.join(5, 0), Err(JoinError::UnknownJob(bench.job)));
 }
 
 // spec: A-41 machine
 #[test]
 fn when_nobody_remembers_old_numbers_are_not_used_again() {
-    let mut desk = Desk::new(2);
+    let mut bench = Bench::new(2);
     for (rank, life) in [(0, 0), (1, 0)] {
-        desk.answer(1, rank, (rank, life), &RACK_0, Memory::Lost).unwrap();
+        bench.answer(1, rank, (rank, life), &RACK_0, Memory::Lost).unwrap();
     }
-    assert_eq!(desk.setup().resume_from, 0);
-    desk.lose((0, 0)).unwrap();
-    desk.lose((1, 0)).unwrap();
-    desk.answer(3, 0, (0, 1), &RACK_0, Memory::Lost).unwrap();
-    desk.answer(3, 1, (1, 1), &RACK_0, Memory::Lost).unwrap();
-    assert_eq!((desk.setup().epoch, desk.setup().resume_from), (3, 1 << 48));
+    assert_eq!(bench.setup().resume_from, 0);
+    bench.lose((0, 0)).unwrap();
+    bench.lose((1, 0)).unwrap();
+    bench.answer(3, 0, (0, 1), &RACK_0, Memory::Lost).unwrap();
+    bench.answer(3, 1, (1, 1), &RACK_0, Memory::Lost).unwrap();
+    assert_eq!((bench.setup().epoch, bench.setup().resume_from), (3, 1 << 48));
     // From here on a watermark of the old age is a lie, as is one of the next.
-    desk.lose((0, 1)).unwrap();
+    bench.lose((0, 1)).unwrap();
     let (least, limit) = (1 << 48, 1 << 49);
     for watermark in [5, limit] {
         let error = JoinError::Watermark { watermark, least, limit };
-        assert_eq!(desk.answer(4, 1, (1, 1), &RACK_0, KEPT(watermark)), Err(error));
+        assert_eq!(bench.answer(4, 1, (1, 1), &RACK_0, KEPT(watermark)), Err(error));
     }
-    assert_eq!(desk.answer(4, 1, (1, 1), &RACK_0, KEPT(least)), Ok(Heard::New));
+    assert_eq!(bench.answer(4, 1, (1, 1), &RACK_0, KEPT(least)), Ok(Freshness::New));
 }
 
 #[test]
-fn a_failure_in_the_middle_of_a_round_voids_what_was_said() {
-    let mut desk = Desk::set_up();
-    desk.lose((0, 0)).unwrap();
-    desk.answer(2, 1, (1, 0), &RACK_1, KEPT(10)).unwrap();
-    assert_eq!(desk.lose((1, 0)), Ok(Heard::New));
-    assert_eq!(desk.lose((1, 0)), Ok(Heard::Again), "it is lost already");
-    assert_eq!(desk.answer(2, 1, (1, 0), &RACK_1, KEPT(10)), Ok(Heard::Stale));
-    assert_eq!(desk.answer(2, 2, (2, 0), &SERVERS_RACK, KEPT(10)), Ok(Heard::Stale));
-    assert_eq!(desk.waits_for(), [0, 1, 2, 3, 4]);
+fn a_failure_in_the_middle_of_a_round_voids_its_answers() {
+    let mut bench = Bench::set_up();
+    bench.lose((0, 0)).unwrap();
+    bench.answer(2, 1, (1, 0), &RACK_1, KEPT(10)).unwrap();
+    assert_eq!(bench.lose((1, 0)), Ok(Freshness::New));
+    assert_eq!(bench.lose((1, 0)), Ok(Freshness::Again), "it is lost already");
+    assert_eq!(bench.answer(2, 1, (1, 0), &RACK_1, KEPT(10)), Ok(Freshness::Stale));
+    assert_eq!(bench.answer(2, 2, (2, 0), &SERVERS_RACK, KEPT(10)), Ok(Freshness::Stale));
+    assert_eq!(bench.waits_for(), [0, 1, 2, 3, 4]);
     // It was not dead after all, and its memory still counts.
-    desk.join(1, 0).unwrap();
-    assert_eq!(desk.asked(3), [(1, 0)]);
-    assert_eq!(desk.answer(3, 0, (1, 0), &RACK_1, KEPT(10)), Ok(Heard::New));
+    bench.join(1, 0).unwrap();
+    assert_eq!(bench.asked(3), [(1, 0)]);
+    assert_eq!(bench.answer(3, 0, (1, 0), &RACK_1, KEPT(10)), Ok(Freshness::New));
 }
 
 #[test]
 fn who_was_replaced_cannot_bring_its_memory_back() {
-    let mut desk = Desk::new(1);
-    desk.answer(1, 0, (1, 0), &RACK_0, Memory::Lost).unwrap();
-    desk.lose((1, 0)).unwrap();
-    desk.answer(2, 0, (2, 0), &RACK_0, Memory::Lost).unwrap();
-    assert_eq!(desk.lose((1, 0)), Ok(Heard::Again), "a late copy means nobody");
-    desk.lose((2, 0)).unwrap();
-    assert_eq!(desk.answer(3, 0, (1, 0), &RACK_0, KEPT(5)), Err(JoinError::Outdated));
-    assert_eq!(desk.answer(3, 0, (1, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
+    let mut bench = Bench::new(1);
+    bench.answer(1, 0, (1, 0), &RACK_0, Memory::Lost).unwrap();
+    bench.lose((1, 0)).unwrap();
+    bench.answer(2, 0, (2, 0), &RACK_0, Memory::Lost).unwrap();
+    assert_eq!(bench.lose((1, 0)), Ok(Freshness::Again), "a late copy means nobody");
+    bench.lose((2, 0)).unwrap();
+    assert_eq!(bench.answer(3, 0, (1, 0), &RACK_0, KEPT(5)), Err(JoinError::Outdated));
+    assert_eq!(bench.answer(3, 0, (1, 0), &RACK_0, Memory::Lost), Ok(Freshness::New));
 }
 
 #[test]
 fn repeated_messages_are_answered_again_and_change_nothing() {
-    let mut desk = Desk::new(2);
-    assert_eq!(desk.join(7, 0), Ok(Heard::New));
-    assert_eq!(desk.join(7, 0), Ok(Heard::Again));
-    assert_eq!(desk.asked(1), [(7, 0)], "the same seat");
-    assert_eq!(desk.answer(1, 0, (7, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
-    assert_eq!(desk.answer(1, 0, (7, 0), &RACK_0, Memory::Lost), Ok(Heard::Again));
-    assert_eq!(desk.join(7, 0), Ok(Heard::Again));
-    assert!(desk.said.is_empty(), "it has said all");
-    desk.join(8, 0).unwrap();
-    desk.answer(1, 1, (8, 0), &RACK_1, Memory::Lost).unwrap();
-    // Whoever missed the set-up says again what it said.
-    assert_eq!(desk.answer(1, 0, (7, 0), &RACK_0, Memory::Lost), Ok(Heard::Again));
-    assert_eq!(desk.adopters(), [(7, 0)]);
-    assert_eq!(desk.join(8, 0), Ok(Heard::Again));
-    assert_eq!(desk.adopters(), [(8, 1)]);
-    desk.registrar.remind(desk.job).unwrap();
-    desk.said = std::iter::from_fn(|| desk.registrar.poll()).collect();
-    assert_eq!((desk.said.len(), desk.adopters()), (3, vec![(7, 0), (8, 1)]));
+    let mut bench = Bench::new(2);
+    assert_eq!(bench.join(7, 0), Ok(Freshness::New));
+    assert_eq!(bench.join(7, 0), Ok(Freshness::Again));
+    assert_eq!(bench.asked(1), [(7, 0)], "the same rank");
+    assert_eq!(bench.answer(1, 0, (7, 0), &RACK_0, Memory::Lost), Ok(Freshness::New));
+    assert_eq!(bench.answer(1, 0, (7, 0), &RACK_0, Memory::Lost), Ok(Freshness::Again));
+    assert_eq!(bench.join(7, 0), Ok(Freshness::Again));
+    assert!(bench.sent.is_empty(), "it has answered");
+    bench.join(8, 0).unwrap();
+    bench.answer(1, 1, (8, 0), &RACK_1, Memory::Lost).unwrap();
+    // A process that missed the set-up repeats its answer.
+    assert_eq!(bench.answer(1, 0, (7, 0), &RACK_0, Memory::Lost), Ok(Freshness::Again));
+    assert_eq!(bench.adopters(), [(7, 0)]);
+    assert_eq!(bench.join(8, 0), Ok(Freshness::Again));
+    assert_eq!(bench.adopters(), [(8, 1)]);
+    bench.registrar.remind(bench.job).unwrap();
+    bench.sent = std::iter::from_fn(|| bench.registrar.poll()).collect();
+    assert_eq!((bench.sent.len(), bench.adopters()), (3, vec![(7, 0), (8, 1)]));
 }
 
 #[test]
-fn offers_to_the_dead_do_not_keep_a_seat_from_the_living() {
-    let mut desk = Desk::new(2);
+fn offers_to_the_dead_do_not_keep_a_rank_from_the_living() {
+    let mut bench = Bench::new(2);
     for node in [7, 8, 9] {
-        desk.join(node, 0).unwrap();
+        bench.join(node, 0).unwrap();
     }
-    assert_eq!(desk.asked(1), [(9, 0)], "the oldest offer is made again");
-    assert_eq!(desk.answer(1, 0, (9, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
+    assert_eq!(bench.asked(1), [(9, 0)], "the oldest offer is made again");
+    assert_eq!(bench.answer(1, 0, (9, 0), &RACK_0, Memory::Lost), Ok(Freshness::New));
     let holder = Process { node: NodeId(9), life: 0 };
-    let late = desk.answer(1, 0, (7, 0), &RACK_0, Memory::Lost);
+    let late = bench.answer(1, 0, (7, 0), &RACK_0, Memory::Lost);
     assert_eq!(late, Err(JoinError::Taken { rank: 0, holder }));
-    desk.join(7, 0).unwrap();
-    assert_eq!(desk.asked(1), [(7, 1)]);
-    assert_eq!(desk.answer(1, 1, (8, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
-    assert_eq!(desk.join(7, 0), Err(JoinError::Full));
+    bench.join(7, 0).unwrap();
+    assert_eq!(bench.asked(1), [(7, 1)]);
+    assert_eq!(bench.answer(1, 1, (8, 0), &RACK_0, Memory::Lost), Ok(Freshness::New));
+    assert_eq!(bench.join(7, 0), Err(JoinError::Full));
 }
 
 #[test]
 fn a_process_that_restarted_in_place_is_not_taken_for_the_old_one() {
-    let mut desk = Desk::set_up();
+    let mut bench = Bench::set_up();
     let holder = Process { node: NodeId(3), life: 0 };
-    assert_eq!(desk.join(3, 1), Err(JoinError::Taken { rank: 3, holder }));
-    let answer = desk.answer(1, 3, (3, 1), &RACK_0, Memory::Lost);
+    assert_eq!(bench.join(3, 1), Err(JoinError::Taken { rank: 3, holder }));
+    let answer = bench.answer(1, 3, (3, 1), &RACK_0, Memory::Lost);
     assert_eq!(answer, Err(JoinError::Taken { rank: 3, holder }));
-    desk.lose((3, 0)).unwrap();
-    assert_eq!(desk.join(3, 1), Ok(Heard::New));
-    assert_eq!(desk.answer(2, 3, (3, 1), &RACK_0, Memory::Lost), Ok(Heard::New));
+    bench.lose((3, 0)).unwrap();
+    assert_eq!(bench.join(3, 1), Ok(Freshness::New));
+    assert_eq!(bench.answer(2, 3, (3, 1), &RACK_0, Memory::Lost), Ok(Freshness::New));
 }
 
 #[test]
 fn nonsense_is_refused_and_changes_nothing() {
-    let mut desk = Desk::new(2);
-    let strange = JobId(desk.job.0 ^ 1);
+    let mut bench = Bench::new(2);
+    let strange = JobId(bench.job.0 ^ 1);
     let nobody = Process { node: NodeId(9), life: 0 };
     let lost = Message::Lost { job: strange, process: nobody };
-    assert_eq!(desk.handle(lost), Err(JoinError::UnknownJob(strange)));
-    assert_eq!(desk.lose((9, 0)), Ok(Heard::Again));
-    let given_up = |round, rank| Message::GivenUp { job: desk.job, round, rank };
+    assert_eq!(bench.handle(lost), Err(JoinError::UnknownJob(strange)));
+    assert_eq!(bench.lose((9, 0)), Ok(Freshness::Again));
+    let given_up = |round, rank| Message::GivenUp { job: bench.job, round, rank };
     let (early, unknown) = (given_up(2, 0), given_up(1, 2));
-    assert_eq!(desk.handle(early), Err(JoinError::Future { round: 2, current: 1 }));
-    assert_eq!(desk.handle(unknown), Err(JoinError::UnknownRank { rank: 2, workers: 2 }));
+    assert_eq!(bench.handle(early), Err(JoinError::Future { round: 2, current: 1 }));
+    assert_eq!(bench.handle(unknown), Err(JoinError::UnknownRank { rank: 2, workers: 2 }));
     let process = Process { node: NodeId(1), life: 0 };
-    let join = Message::Join { job: desk.job, process, rank: Some(u32::MAX) };
+    let join = Message::Join { job: bench.job, process, rank: Some(u32::MAX) };
     let error = JoinError::UnknownRank { rank: u32::MAX, workers: 2 };
-    assert_eq!(desk.handle(join), Err(error));
-    let long = desk.answer(1, 0, (1, 0), &[1, 2, 3, 4, 5], Memory::Lost);
+    assert_eq!(bench.handle(join), Err(error));
+    let long = bench.answer(1, 0, (1, 0), &[1, 2, 3, 4, 5], Memory::Lost);
     assert_eq!(long, Err(JoinError::LongPath(5)));
-    let early = desk.answer(1, 0, (1, 0), &RACK_0, KEPT(0));
+    let early = bench.answer(1, 0, (1, 0), &RACK_0, KEPT(0));
     assert_eq!(early, Err(JoinError::Outdated), "nobody has a memory of what never was");
     let answer = Message::Answer {
-        job: desk.job,
+        job: bench.job,
         process,
         round: 1,
         rank: 0,
         paths: vec![],
         memory: Memory::Lost,
     };
-    assert_eq!(desk.handle(answer), Err(JoinError::Paths { given: 0, servers: 1 }));
-    assert_eq!((desk.registrar.round(desk.job), desk.waits_for()), (Some(1), vec![0, 1]));
+    assert_eq!(bench.handle(answer), Err(JoinError::Paths { given: 0, servers: 1 }));
+    assert_eq!((bench.registrar.round(bench.job), bench.waits_for()), (Some(1), vec![0, 1]));
 }
 
 #[test]
 fn ways_that_form_no_tree_can_be_corrected() {
-    let mut desk = Desk::new(2);
-    desk.answer(1, 0, (1, 0), &[100, 103], Memory::Lost).unwrap();
+    let mut bench = Bench::new(2);
+    bench.answer(1, 0, (1, 0), &[100, 103], Memory::Lost).unwrap();
     let error = JoinError::Tree(TreeError::TwoParents(NodeId(100)));
-    assert_eq!(desk.answer(1, 1, (2, 0), &RACK_0, Memory::Lost), Err(error));
-    assert_eq!(desk.waits_for(), [1]);
-    desk.answer(1, 0, (1, 0), &RACK_0, Memory::Lost).unwrap();
-    assert_eq!(desk.answer(1, 1, (2, 0), &RACK_0, Memory::Lost), Ok(Heard::New));
-    assert_eq!(desk.setup().epoch, 1);
+    assert_eq!(bench.answer(1, 1, (2, 0), &RACK_0, Memory::Lost), Err(error));
+    assert_eq!(bench.waits_for(), [1]);
+    bench.answer(1, 0, (1, 0), &RACK_0, Memory::Lost).unwrap();
+    assert_eq!(bench.answer(1, 1, (2, 0), &RACK_0, Memory::Lost), Ok(Freshness::New));
+    assert_eq!(bench.setup().epoch, 1);
 }
 
 const fn process(node: u32, life: u64) -> Process {
@@ -407,23 +407,23 @@ fn a_registrar_that_forgot_goes_on_with_what_the_workers_know() {
     let job = JobId(0xabc0);
     let spec = JobSpec::new(3, vec![SERVER]);
     registrar.restore(job, spec, 6, roster, 500).unwrap();
-    let mut desk = Desk { registrar, job, said: Vec::new() };
-    assert_eq!(desk.registrar.round(job), Some(7));
-    assert_eq!(desk.join(1, 11), Ok(Heard::New));
-    assert_eq!(desk.asked(7), [(1, 0)]);
-    let early = desk.answer(6, 0, (1, 11), &RACK_0, KEPT(500));
-    assert_eq!(early, Ok(Heard::Stale), "said to the registrar before");
+    let mut bench = Bench { registrar, job, sent: Vec::new() };
+    assert_eq!(bench.registrar.round(job), Some(7));
+    assert_eq!(bench.join(1, 11), Ok(Freshness::New));
+    assert_eq!(bench.asked(7), [(1, 0)]);
+    let early = bench.answer(6, 0, (1, 11), &RACK_0, KEPT(500));
+    assert_eq!(early, Ok(Freshness::Stale), "an answer to the registrar before");
     // The least that anybody had is the least that anybody can have.
     let (least, limit) = (500, 1 << 48);
     let gone_back = Err(JoinError::Watermark { watermark: 499, least, limit });
-    assert_eq!(desk.answer(7, 0, (1, 11), &RACK_0, KEPT(499)), gone_back);
-    desk.answer(7, 0, (1, 11), &RACK_0, KEPT(510)).unwrap();
-    desk.answer(7, 1, (2, 22), &RACK_1, KEPT(505)).unwrap();
-    let stranger = desk.answer(7, 2, (3, 33), &RACK_1, KEPT(505));
+    assert_eq!(bench.answer(7, 0, (1, 11), &RACK_0, KEPT(499)), gone_back);
+    bench.answer(7, 0, (1, 11), &RACK_0, KEPT(510)).unwrap();
+    bench.answer(7, 1, (2, 22), &RACK_1, KEPT(505)).unwrap();
+    let stranger = bench.answer(7, 2, (3, 33), &RACK_1, KEPT(505));
     assert_eq!(stranger, Err(JoinError::Outdated), "it was not in the last set-up");
-    desk.answer(7, 2, (3, 33), &RACK_1, Memory::Lost).unwrap();
-    assert_eq!(desk.adopters(), [(1, 0), (2, 1), (3, 2)]);
-    assert_eq!((desk.setup().job, desk.setup().epoch, desk.setup().resume_from), (job, 7, 505));
+    bench.answer(7, 2, (3, 33), &RACK_1, Memory::Lost).unwrap();
+    assert_eq!(bench.adopters(), [(1, 0), (2, 1), (3, 2)]);
+    assert_eq!((bench.setup().job, bench.setup().epoch, bench.setup().resume_from), (job, 7, 505));
 }
 
 // spec: A-41 machine
@@ -434,9 +434,9 @@ fn a_restored_job_that_nobody_remembers_begins_an_age_above_the_watermark() {
         let job = JobId(4);
         let spec = JobSpec::new(1, vec![SERVER]);
         registrar.restore(job, spec, 1, vec![process(1, 1)], watermark).unwrap();
-        let mut desk = Desk { registrar, job, said: Vec::new() };
-        desk.answer(2, 0, (1, 2), &RACK_0, Memory::Lost)?;
-        Ok(desk.setup().resume_from)
+        let mut bench = Bench { registrar, job, sent: Vec::new() };
+        bench.answer(2, 0, (1, 2), &RACK_0, Memory::Lost)?;
+        Ok(bench.setup().resume_from)
     };
     assert_eq!(begin(0), Ok(1 << 48));
     assert_eq!(begin((1 << 48) + 7), Ok(1 << 49));
@@ -463,14 +463,14 @@ fn ids_that_are_brought_along_do_not_collide() {
 
 #[test]
 fn a_member_adopts_only_what_it_answered_for() {
-    let desk = Desk::set_up();
+    let bench = Bench::set_up();
     let process = Process { node: NodeId(3), life: 1 };
-    let report = |process, round| Instruction::Report { process, job: desk.job, round, rank: 3 };
+    let report = |process, round| Instruction::Report { process, job: bench.job, round, rank: 3 };
     let adopt = |process, epoch| {
-        let setup = Arc::new(Setup { epoch, ..desk.setup().clone() });
+        let setup = Arc::new(Setup { epoch, ..bench.setup().clone() });
         Instruction::AdoptWorker { process, rank: 3, setup }
     };
-    let mut member = Membership::new(desk.job, process, vec![vec![]]);
+    let mut member = Membership::new(bench.job, process, vec![vec![]]);
     let predecessor = Process { life: 0, ..process };
     assert_eq!(member.answer(&report(predecessor, 1), 9), None);
     assert_eq!(member.adopt(&adopt(process, 1)), None, "it was never asked");

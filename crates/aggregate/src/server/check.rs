@@ -5,8 +5,8 @@ use thalweg_core::Check;
 use super::Server;
 use super::job::{Job, Shard};
 use super::judge::State;
+use super::positions;
 use super::queue::{Queue, Task};
-use super::seats;
 use super::slot::{Slot, Values};
 
 // spec: T-12
@@ -28,7 +28,7 @@ impl Job {
     /// Looks at every fragment. Panics where a sum counts other workers than those in its set, where a
     /// fragment is outside of the window, and where something to send was forgotten.
     fn check(&self, queue: &Queue) {
-        self.leeway.check(self.everyone, self.setup.trees[0].workers());
+        self.loss_budget.check(self.job_watermark, self.setup.trees[0].workers());
         for (at, shard) in self.shards.iter().enumerate() {
             let Some(shard) = shard else { continue };
             let workers = self.setup.trees[at].workers();
@@ -49,9 +49,13 @@ impl Job {
 
     fn check_place(&self, at: usize, shard: &Shard, place: usize, slot: &Slot) {
         let sequence = slot.sequence;
-        let ahead = sequence.checked_sub(self.everyone);
+        let ahead = sequence.checked_sub(self.job_watermark);
         let is_near = ahead.is_some_and(|ahead| ahead < self.window);
-        assert!(is_near, "fragment {sequence} is outside of the window from {}", self.everyone);
+        assert!(
+            is_near,
+            "fragment {sequence} is outside of the window from {}",
+            self.job_watermark
+        );
         let index = sequence / self.setup.trees.len() as u64;
         let own = index as usize & (shard.ring.len() - 1);
         assert_eq!(
@@ -77,18 +81,18 @@ impl Job {
 impl Slot {
     fn check(&self, workers: u32, taken: &[u64]) {
         let all: u32 = taken.iter().map(|word| word.count_ones()).sum();
-        assert_eq!(self.seated, all, "as many workers are counted as are in the set");
-        assert_eq!(all, seats::count(taken, 0..workers), "only workers are in the set");
+        assert_eq!(self.contributors, all, "as many workers are counted as are in the set");
+        assert_eq!(all, positions::count(taken, 0..workers), "only workers are in the set");
         match self.state {
             State::Empty => {
-                assert_eq!(self.seated, 0, "nobody is in an empty sum");
+                assert_eq!(self.contributors, 0, "nobody is in an empty sum");
                 assert!(matches!(self.body, Values::Length), "an empty sum has no values");
             }
             State::Partial => {
-                let is_partial = (1..workers).contains(&self.seated);
-                assert!(is_partial, "{} of {workers} are in a sum that goes on", self.seated);
+                let is_partial = (1..workers).contains(&self.contributors);
+                assert!(is_partial, "{} of {workers} are in a sum that goes on", self.contributors);
             }
-            State::Floats => assert!(self.seated < workers, "a full sum is done"),
+            State::Floats => assert!(self.contributors < workers, "a full sum is done"),
             State::Done => {
                 assert!(!matches!(self.body, Values::Wide(_)), "a result is rounded");
             }

@@ -5,9 +5,9 @@ use thalweg_wire::aggregate::{Gradient, Identity, Numbers};
 
 use super::Event;
 use super::job::{Context, Job, Site};
-use super::judge::{self, Action, Age, Asker, Relation, State, Told};
+use super::judge::{self, Action, Age, Answered, Asker, Relation, State};
+use super::positions;
 use super::ring::Place;
-use super::seats;
 use super::stats::Refusal;
 use crate::index;
 use crate::setup::{Attempt, Indexing, Numeric, Recovery};
@@ -60,12 +60,12 @@ impl Job {
         self.check_form(gradient, body)?;
         let recovery = self.setup.parameters.recovery;
         let Site { tree, place, .. } = self.site(shard, sequence).ok_or(Refusal::Foreign)?;
-        let (named, both) = overlap(tree, gradient, place.seats).ok_or(Refusal::Foreign)?;
+        let (named, both) = overlap(tree, gradient, place.positions).ok_or(Refusal::Foreign)?;
         let slot = &mut *place.slot;
         if slot.differs(&gradient.identity) {
             return Err(self.differ(sequence, context));
         }
-        let relation = Relation::of(named, slot.seated, both);
+        let relation = Relation::of(named, slot.contributors, both);
         let age = Age::of(Attempt(gradient.identity.attempt), slot.attempt);
         let action = judge::judge(slot.state, gradient.result, age, relation, recovery);
         match action {
@@ -92,7 +92,7 @@ impl Job {
             // spec: A-23
             Action::AskFloats => {
                 slot.mark(gradient, *ecn, *dscp);
-                if !slot.was_told_within_gap(context) {
+                if !slot.was_answered_within_gap(context) {
                     slot.ask(false, context);
                 }
             }
@@ -114,7 +114,7 @@ impl Job {
         Ok(Intake::Unused)
     }
 
-    /// Whether the numbers are what the job and the attempt call for, and the body holds them.
+    /// Refuses numbers that differ from what the job and the attempt call for, and a body that does not hold them.
     // spec: T-09, A-23, F-02
     fn check_form(&self, gradient: &Gradient, body: &Body<'_>) -> Result<(), Refusal> {
         let in_floats = Attempt(gradient.identity.attempt).is_in_floats();
@@ -135,7 +135,8 @@ impl Job {
 
     /// All contributions are there.
     fn complete(&mut self, shard: usize, sequence: u64, context: &mut Context<'_>) {
-        let Some(Site { place: Place { slot, seats, .. }, .. }) = self.site(shard, sequence) else {
+        let Some(Site { place: Place { slot, positions, .. }, .. }) = self.site(shard, sequence)
+        else {
             return;
         };
         let (watermark, magnitude) = (slot.watermark, slot.magnitude);
@@ -144,8 +145,8 @@ impl Job {
         if overflowed {
             // spec: A-23
             slot.await_floats();
-            seats.fill(0);
-            slot.tell(Told::First, context);
+            positions.fill(0);
+            slot.tell(Answered::First, context);
             self.stats.repeats += 1;
         }
         if is_fixed {
@@ -158,7 +159,7 @@ impl Job {
         self.advance(watermark);
     }
 
-    /// What holds from a span above this fragment on. Nobody has its result yet, so nobody is there.
+    /// Decides what holds from a span above this fragment on. Nobody has its result yet, so nobody is there.
     fn decide_changes(&mut self, shard: usize, sequence: u64, context: &mut Context<'_>) {
         let setup = &*self.setup;
         let Some(state) = &mut self.shards[shard] else { return };
@@ -188,18 +189,18 @@ impl Job {
         assert_ne!(slot.state, State::Done, "fragment {sequence} is summed once");
         slot.state = State::Done;
         slot.round();
-        slot.tell(Told::First, context);
+        slot.tell(Answered::First, context);
         self.stats.completed += 1;
     }
 }
 
-/// How many workers a packet names, and how many of them are there already. `None` if the tree does
+/// Number of workers that a packet names, and of those that are there already. `None` if the tree does
 /// not know them.
 // spec: A-12
 fn overlap(tree: &Tree, gradient: &Gradient, taken: &[u64]) -> Option<(u32, u32)> {
-    let ranges = tree.seats(&gradient.branch, gradient.bitmap_level, gradient.bitmap)?;
+    let ranges = tree.positions(&gradient.branch, gradient.bitmap_level, gradient.bitmap)?;
     Some(ranges.fold((0, 0), |(named, both), range| {
-        (named + range.len() as u32, both + seats::count(taken, range))
+        (named + range.len() as u32, both + positions::count(taken, range))
     }))
 }
 
@@ -211,39 +212,42 @@ fn merge(
     place: Place<'_>,
 ) -> Result<bool, Refusal> {
     let Arrival { gradient, body, ecn, dscp, .. } = arrival;
-    let Place { slot, seats: taken, vacant } = place;
+    let Place { slot, positions: taken, vacant } = place;
     if action != Action::Begin && !slot.fits(gradient, body) {
         return Err(Refusal::Mismatched);
     }
     match action {
         Action::Begin => slot.begin(gradient, body, vacant),
         // The first floats after a repeat.
-        Action::Add if slot.seated == 0 => slot.replace(gradient, body, vacant),
+        Action::Add if slot.contributors == 0 => slot.replace(gradient, body, vacant),
         Action::Add => slot.add(gradient, body),
         _ => slot.replace(gradient, body, vacant),
     }
     slot.packets += 1;
     if action != Action::Add {
         slot.packets = 1;
-        slot.seated = 0;
+        slot.contributors = 0;
         taken.fill(0);
     }
     slot.mark(gradient, *ecn, *dscp);
-    let ranges = tree.seats(&gradient.branch, gradient.bitmap_level, gradient.bitmap);
+    let ranges = tree.positions(&gradient.branch, gradient.bitmap_level, gradient.bitmap);
     for range in ranges.into_iter().flatten() {
-        slot.seated += range.len() as u32;
-        seats::take(taken, range);
+        slot.contributors += range.len() as u32;
+        positions::take(taken, range);
     }
-    let is_complete = slot.seated == tree.workers();
+    let is_complete = slot.contributors == tree.workers();
     if is_complete {
         // A sum that lacks somebody and does not say so would be wrong at every worker.
-        let seated = seats::count(taken, 0..tree.workers());
-        assert_eq!(seated, slot.seated, "a sum is complete when every worker is in it once");
+        let contributors = positions::count(taken, 0..tree.workers());
+        assert_eq!(
+            contributors, slot.contributors,
+            "a sum is complete when every worker is in it once"
+        );
     }
     Ok(is_complete)
 }
 
-/// Takes a packet's values for the result. Whoever has it already may be a span ahead, so that it must
+/// Takes a packet's values for the result. A worker that has it already may be a span ahead, so that it must
 /// not bring changes.
 // spec: A-41
 fn adopt(arrival: &Arrival<'_>, place: Place<'_>) -> Result<(), Refusal> {
@@ -264,7 +268,7 @@ fn adopt(arrival: &Arrival<'_>, place: Place<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What waits for the sum in switches. Results always travel in floats; what they answer does not.
+/// Identity of the sum that waits in switches. Results always travel in floats; what they answer does not.
 fn summed(gradient: &Gradient) -> Identity {
     let attempt = Attempt(gradient.identity.attempt);
     let fixed =

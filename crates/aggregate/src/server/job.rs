@@ -8,7 +8,7 @@ use thalweg_wire::aggregate::{Identity, Notice, Query};
 
 use super::credit::Credit;
 use super::judge::{Asker, Lacking, State};
-use super::leeway::{Leeway, missing_ranks};
+use super::loss_budget::{LossBudget, missing_ranks};
 use super::queue::{self, Queue, Task};
 use super::ring::{Place, Ring};
 use super::scaling::Scaling;
@@ -20,7 +20,7 @@ use crate::parameters::JobParameters;
 use crate::setup::Setup;
 use crate::tree::{Group, Top, Tree};
 
-/// The furthest that a fragment may lie above everyone's watermark: what a header can say.
+/// The furthest that a fragment may lie above the job watermark: a header has room for no more.
 const WINDOW_MAX: u64 = 1 << 16;
 
 /// Fragments that a server works on, from the job watermark on. The fastest worker is at most a span above the last
@@ -38,15 +38,15 @@ pub(super) struct Job {
     /// The keys of this epoch.
     pub keys: Option<Keys>,
     /// All fragments below are complete at every worker.
-    pub everyone: u64,
-    /// Fragments from so far above `everyone` on are dropped.
+    pub job_watermark: u64,
+    /// Window of fragments above `job_watermark`: those beyond it are dropped.
     pub window: u64,
     /// Bytes that are reserved for the job.
     pub memory_bytes: u64,
     /// By tree; `None` where another server is the root.
     pub shards: Vec<Option<Shard>>,
     pub scaling: Scaling,
-    pub leeway: Leeway,
+    pub loss_budget: LossBudget,
     /// Bytes that its packets have paid for.
     pub credit: Credit,
     /// True if ranks have called different operations in this epoch.
@@ -54,7 +54,7 @@ pub(super) struct Job {
     pub stats: Stats,
 }
 
-/// What belongs to one tree.
+/// State of one tree.
 #[derive(Debug)]
 pub(super) struct Shard {
     pub ring: Ring,
@@ -62,11 +62,11 @@ pub(super) struct Shard {
     pub groups: Vec<Announced>,
 }
 
-/// A group, and what its switch was told.
+/// A group, and its announcement.
 #[derive(Debug)]
 pub(super) struct Announced {
     pub group: Group,
-    /// Whether the announcement waits.
+    /// True if the announcement waits.
     pub is_queued: bool,
     /// When it was last put into the queue.
     at: Time,
@@ -78,13 +78,13 @@ pub(super) struct Site<'a> {
     pub keys: Option<Keys>,
     pub tree: &'a Tree,
     pub tops: &'a [Top],
-    /// See [`Job::everyone`].
-    pub everyone: u64,
+    /// See [`Job::job_watermark`].
+    pub job_watermark: u64,
     pub credit: &'a mut Credit,
     pub place: Place<'a>,
 }
 
-/// What a packet of a job meets: the clock, and where answers wait.
+/// Clock, queue and events for a packet of a job.
 pub(super) struct Context<'a> {
     pub now: Time,
     pub job: JobId,
@@ -112,11 +112,11 @@ impl Job {
                 let secret = secrets.of_job(setup.parameters.generation);
                 Keys::derive(secret, setup.job, setup.epoch)
             }),
-            everyone: setup.resume_from,
+            job_watermark: setup.resume_from,
             window,
             shards: shards.collect(),
             scaling: Scaling::default(),
-            leeway: Leeway::new(&setup, window),
+            loss_budget: LossBudget::new(&setup, window),
             memory_bytes: memory_bytes(&setup, config.me),
             credit: Credit::new(setup.trees[0].workers(), setup.parameters.packet_bytes(), window),
             has_differed: false,
@@ -132,8 +132,8 @@ impl Job {
         let mut job = Job::new(config, setup);
         // What was paid for, or was not, stays so: an epoch begins whenever a rank asks for one.
         (job.stats, job.credit) = (self.stats, self.credit);
-        job.leeway = self.leeway.renew();
-        job.leeway.forget_below(job.everyone);
+        job.loss_budget = self.loss_budget.renew();
+        job.loss_budget.forget_below(job.job_watermark);
         let slots = self.shards.into_iter().flatten().flat_map(|shard| shard.ring.into_slots());
         for slot in slots.filter(|slot| slot.state == State::Done) {
             job.inherit(slot);
@@ -212,14 +212,15 @@ impl Job {
 
     fn look_into(&mut self, query: &Query, context: &mut Context<'_>) -> Result<(), Refusal> {
         let shard = self.locate(&query.identity, query.server)?;
-        let heard_told_at =
-            query.heard().and_then(|heard| self.pending(heard)?.place.slot.first_told_at());
+        let last_answered_at = query
+            .last_received()
+            .and_then(|last_received| self.pending(last_received)?.place.slot.first_answered_at());
         let sequence = query.identity.sequence;
         let site = self.site(shard, sequence).ok_or(Refusal::Foreign)?;
         let slot = site.place.slot;
         let worker = site.tree.worker_at(&query.branch).ok_or(Refusal::Foreign)?;
         // Where its switch waits for the result as well, all below the switch do.
-        let index = site.tree.seat(worker);
+        let index = site.tree.position(worker);
         let top = site.tops.iter().find(|top| query.awaited && top.below().contains(&index));
         let lacking = top.map_or(Lacking::Worker(worker), |top| Lacking::Switch(top.at));
         if slot.differs(&query.identity) {
@@ -227,7 +228,7 @@ impl Job {
         }
         slot.meet(&query.identity, query.aggregator);
         if slot.state == State::Done {
-            if !slot.has_crossed(heard_told_at) {
+            if !slot.has_crossed(last_answered_at) {
                 slot.answer(Asker::Query(lacking), context);
             }
             return Ok(());
@@ -253,7 +254,7 @@ impl Job {
         Refusal::Differs
     }
 
-    /// Which tree a fragment belongs to, if the fragment is any of ours now.
+    /// Tree of a fragment, if the server works on the fragment now.
     pub(super) fn locate(&self, identity: &Identity, server: NodeId) -> Result<usize, Refusal> {
         if identity.epoch != self.setup.epoch {
             return Err(Refusal::Stale);
@@ -266,7 +267,7 @@ impl Job {
 
     /// The same, where epoch and server are right.
     fn shard(&self, sequence: u64) -> Result<usize, Refusal> {
-        match sequence.checked_sub(self.everyone) {
+        match sequence.checked_sub(self.job_watermark) {
             None => Err(Refusal::Stale),
             Some(ahead) if ahead >= self.window => Err(Refusal::Beyond),
             Some(_) => Ok(self.setup.shard(sequence)),
@@ -278,9 +279,9 @@ impl Job {
         let Shard { ring, tops, .. } = self.shards[shard].as_mut()?;
         let index = sequence / self.setup.trees.len() as u64;
         let (setup, tree) = (&*self.setup, &*self.setup.trees[shard]);
-        let (keys, everyone) = (self.keys, self.everyone);
+        let (keys, job_watermark) = (self.keys, self.job_watermark);
         let (credit, place) = (&mut self.credit, ring.at(index));
-        Some(Site { setup, keys, tree, tops, everyone, credit, place })
+        Some(Site { setup, keys, tree, tops, job_watermark, credit, place })
     }
 
     /// All about a fragment that a task is about. `None` if it is over.
@@ -306,7 +307,7 @@ impl Job {
         2 * (queue::FRAGMENT_TASKS * self.window as usize + groups)
     }
 
-    /// Which ranks' contributions are missing of a fragment.
+    /// Ranks whose contributions are missing of a fragment.
     // spec: T-07
     pub(super) fn missing(&mut self, sequence: u64) -> Missing {
         let Some(Site { tree, place, .. }) = self.pending(sequence) else {
@@ -315,14 +316,14 @@ impl Job {
         if place.slot.state == State::Done {
             return Missing::Nothing;
         }
-        let mut ranks = missing_ranks(tree, place.seats);
+        let mut ranks = missing_ranks(tree, place.positions);
         ranks.sort_unstable();
         Missing::Ranks(ranks)
     }
 
-    /// Forgets what everyone has.
-    pub(super) fn advance(&mut self, everyone: u64) {
-        if everyone <= self.everyone {
+    /// Forgets the fragments below the job watermark.
+    pub(super) fn advance(&mut self, job_watermark: u64) {
+        if job_watermark <= self.job_watermark {
             return;
         }
         let trees = self.setup.trees.len() as u64;
@@ -330,12 +331,12 @@ impl Job {
             let Some(shard) = shard else { continue };
             let first = |from: u64| from.saturating_sub(at).div_ceil(trees);
             // Once round the ring clears all of it, however large the job watermark of a packet is.
-            let begin = first(everyone).saturating_sub(shard.ring.len() as u64);
-            let cleared = first(self.everyone).max(begin)..first(everyone);
+            let begin = first(job_watermark).saturating_sub(shard.ring.len() as u64);
+            let cleared = first(self.job_watermark).max(begin)..first(job_watermark);
             cleared.for_each(|index| shard.ring.clear(index));
         }
-        self.everyone = everyone;
-        self.leeway.forget_below(everyone);
+        self.job_watermark = job_watermark;
+        self.loss_budget.forget_below(job_watermark);
     }
 }
 

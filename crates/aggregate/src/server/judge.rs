@@ -6,13 +6,13 @@ use thalweg_core::NodeId;
 
 use crate::setup::{Attempt, Recovery};
 
-/// What the server has of a fragment.
+/// State of a fragment at the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum State {
     /// Nothing.
     #[default]
     Empty,
-    /// Some contributions.
+    /// One or more contributions.
     Partial,
     /// None or some of the floats that it asked for.
     Floats,
@@ -20,7 +20,7 @@ pub(super) enum State {
     Done,
 }
 
-/// How the set of a packet lies to the set that is there.
+/// Relation of a packet's set to the set that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Relation {
     /// No worker is in both.
@@ -31,7 +31,7 @@ pub(super) enum Relation {
     Overlap,
 }
 
-/// How the attempt of a packet lies to that of the sum.
+/// Relation of a packet's attempt to that of the sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Age {
     /// Fixed point, where floats are wanted.
@@ -44,7 +44,7 @@ pub(super) enum Age {
     Foreign,
 }
 
-/// What is done with a gradient packet.
+/// Treatment of a gradient packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     /// A new sum begins with it.
@@ -61,16 +61,16 @@ pub(super) enum Action {
     AskFloats,
     /// The sender does not have the result.
     Answer,
-    /// Its values are the result.
+    /// The result: its values are taken for it.
     Adopt,
 }
 
-/// Who wants to have a result that is there.
+/// Asker for a result that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asker {
     /// A worker, with a query. It is for itself, or for all below a switch.
     Query(Lacking),
-    /// Somebody who sent a contribution again because no result came: the paper's way to ask.
+    /// A node that sent a contribution again because no result came: the paper's way to ask.
     Resend,
     /// Nobody asked, but a contribution came late.
     Stray,
@@ -85,9 +85,9 @@ pub(super) enum Lacking {
     Switch(NodeId),
 }
 
-/// Who was told last.
+/// Recipients of the last result or repeat that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Told {
+pub(super) enum Answered {
     /// Nobody in this epoch.
     #[default]
     Nobody,
@@ -99,7 +99,7 @@ pub(super) enum Told {
     Again,
 }
 
-/// Who is told now.
+/// Recipients of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Whom {
     /// One that asked.
@@ -108,7 +108,7 @@ pub(super) enum Whom {
     All,
 }
 
-/// What is done with a gradient packet of a known set and the current epoch.
+/// Decides on a gradient packet of a known set and the current epoch.
 // spec, T-10
 pub(super) fn judge(
     state: State,
@@ -131,26 +131,26 @@ pub(super) fn judge(
     }
 }
 
-/// Who gets a result that is there. `recently`: less than an asking gap since somebody was told.
+/// Recipients of a result that is there. `recently`: less than an asking gap since it was sent.
 // spec: A-21, T-10
-pub(super) fn answer(asker: Asker, told: Told, recently: bool) -> Option<Whom> {
-    match (asker, if recently { told } else { Told::Nobody }) {
-        (Asker::Query(_) | Asker::Resend, Told::Again) => None,
+pub(super) fn answer(asker: Asker, answered: Answered, recently: bool) -> Option<Whom> {
+    match (asker, if recently { answered } else { Answered::Nobody }) {
+        (Asker::Query(_) | Asker::Resend, Answered::Again) => None,
         // The others will ask as well.
-        (Asker::Query(node), Told::One(other)) => (node != other).then_some(Whom::All),
-        (Asker::Query(node), Told::Nobody | Told::First) => Some(Whom::One(node)),
-        (Asker::Resend, Told::Nobody | Told::First | Told::One(_)) => Some(Whom::All),
-        // Once told, whoever lacks it asks; a copy that comes late does not.
-        (Asker::Stray, _) => (told == Told::Nobody).then_some(Whom::All),
+        (Asker::Query(node), Answered::One(other)) => (node != other).then_some(Whom::All),
+        (Asker::Query(node), Answered::Nobody | Answered::First) => Some(Whom::One(node)),
+        (Asker::Resend, Answered::Nobody | Answered::First | Answered::One(_)) => Some(Whom::All),
+        // Once it was sent, a worker that lacks it asks; a copy that comes late does not.
+        (Asker::Stray, _) => (answered == Answered::Nobody).then_some(Whom::All),
     }
 }
 
 impl Relation {
     /// From how many workers the packet names, how many are there, and how many are in both.
-    pub(super) fn of(named: u32, seated: u32, both: u32) -> Relation {
+    pub(super) fn of(named: u32, contributors: u32, both: u32) -> Relation {
         if both == 0 {
             Relation::Disjoint
-        } else if both == seated && named > seated {
+        } else if both == contributors && named > contributors {
             Relation::Superset
         } else {
             Relation::Overlap
@@ -225,11 +225,15 @@ mod tests {
             (Stray, [all, None, None, None, None], [all, None, None, None, None]),
         ];
         for (asker, soon, later) in rows {
-            let ones = [1, 2].map(|rank| Told::One(worker(rank)));
-            let told = [Told::Nobody, Told::First, ones[0], ones[1], Told::Again];
-            for (told, (soon, later)) in told.into_iter().zip(soon.into_iter().zip(later)) {
-                assert_eq!(answer(asker, told, true), soon, "{asker:?} {told:?}");
-                assert_eq!(answer(asker, told, false), later, "{asker:?} {told:?} long ago");
+            let ones = [1, 2].map(|rank| Answered::One(worker(rank)));
+            let answered = [Answered::Nobody, Answered::First, ones[0], ones[1], Answered::Again];
+            for (answered, (soon, later)) in answered.into_iter().zip(soon.into_iter().zip(later)) {
+                assert_eq!(answer(asker, answered, true), soon, "{asker:?} {answered:?}");
+                assert_eq!(
+                    answer(asker, answered, false),
+                    later,
+                    "{asker:?} {answered:?} long ago"
+                );
             }
         }
     }

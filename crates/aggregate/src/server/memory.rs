@@ -9,7 +9,7 @@ use thalweg_core::NodeId;
 use thiserror::Error;
 
 use super::job;
-use super::leeway;
+use super::loss_budget;
 use super::queue;
 use super::ring::Ring;
 use crate::parameters::{CheckedParameters, JobParameters};
@@ -132,7 +132,7 @@ fn tree_bytes(parameters: &JobParameters, workers: u32, trees: u64) -> u64 {
     let body = (parameters.sum_bytes() as u64 + ALLOCATION_BYTES).next_multiple_of(16);
     Ring::memory_bytes(fragments, workers)
         + fragments * (body + queue::FRAGMENT_BYTES)
-        + leeway::memory_bytes(workers)
+        + loss_budget::memory_bytes(workers)
         + u64::from(workers) * WORKER_BYTES
 }
 

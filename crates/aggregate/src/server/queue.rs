@@ -1,4 +1,4 @@
-//! What waits to be sent.
+//! Tasks that wait for the interface.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use thalweg_core::JobId;
 /// themselves whether they wait, so that nothing waits twice and the queue stays bounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Task {
-    /// What there is to tell about a fragment, to all.
+    /// The result or the repeat of a fragment, to all.
     Tell(u64),
     /// The same, to one worker that asked.
     Answer(u64),
@@ -26,7 +26,7 @@ pub(super) const FRAGMENT_TASKS: usize = 2;
 pub(super) const FRAGMENT_BYTES: u64 =
     (2 * FRAGMENT_TASKS * 2 * 2 * size_of::<(JobId, Task)>()) as u64;
 
-/// Whether a task can be taken from the queue.
+/// Outcome of sending a packet of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
     /// A packet was sent, another follows.

@@ -1,6 +1,6 @@
 //! The fragments of one tree that a server has to do with.
 
-use super::seats;
+use super::positions;
 use super::slot::{Slot, Vacant};
 
 /// Slots that are made together, when one of them is first used. A power of two.
@@ -24,15 +24,15 @@ pub(super) struct Ring {
 #[derive(Debug, Default)]
 struct Chunk {
     slots: Vec<Slot>,
-    /// The set of each slot, so many words each.
-    seats: Vec<u64>,
+    /// The set of each slot, `words` words each.
+    positions: Vec<u64>,
 }
 
 /// One fragment's place in the ring.
 pub(super) struct Place<'a> {
     pub slot: &'a mut Slot,
-    /// Whose contributions the slot has.
-    pub seats: &'a mut [u64],
+    /// Positions whose contributions the slot has.
+    pub positions: &'a mut [u64],
     pub vacant: &'a mut Vacant,
 }
 
@@ -43,7 +43,7 @@ impl Ring {
         Ring {
             chunks: (0..length.div_ceil(CHUNK_SLOTS)).map(|_| Chunk::default()).collect(),
             length,
-            words: seats::words(workers),
+            words: positions::words(workers),
             vacant: Vacant::new(),
         }
     }
@@ -56,14 +56,14 @@ impl Ring {
     /// Most bytes that a ring takes, without the bytes of buffers.
     pub(super) fn memory_bytes(fragments: u64, workers: u32) -> u64 {
         let slots = Ring::slots_for(fragments) as u64;
-        let words = seats::words(workers) as u64 * size_of::<u64>() as u64;
+        let words = positions::words(workers) as u64 * size_of::<u64>() as u64;
         // Every buffer may be vacant, and each has its place among those.
         let of_slot = (size_of::<Slot>() + size_of::<Vec<u8>>()) as u64 + words;
         let chunks = slots.div_ceil(CHUNK_SLOTS as u64) * size_of::<Chunk>() as u64;
         slots * of_slot + chunks
     }
 
-    /// The place of the fragment that is the so many-th of its tree.
+    /// The place of the fragment that is number `index` of its tree.
     #[inline]
     pub(super) fn at(&mut self, index: u64) -> Place<'_> {
         // The length is a power of two.
@@ -75,7 +75,7 @@ impl Ring {
         let at = at % CHUNK_SLOTS;
         Place {
             slot: &mut chunk.slots[at],
-            seats: &mut chunk.seats[at * self.words..][..self.words],
+            positions: &mut chunk.positions[at * self.words..][..self.words],
             vacant: &mut self.vacant,
         }
     }
@@ -87,7 +87,7 @@ impl Ring {
         }
         let place = self.at(index);
         place.slot.clear(place.vacant);
-        place.seats.fill(0);
+        place.positions.fill(0);
     }
 
     /// Number of slots.
@@ -99,8 +99,8 @@ impl Ring {
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Slot, &[u64])> {
         self.chunks.iter().enumerate().flat_map(|(at, chunk)| {
             let places = at * CHUNK_SLOTS..;
-            let slots = chunk.slots.iter().zip(chunk.seats.chunks_exact(self.words));
-            places.zip(slots).map(|(place, (slot, seats))| (place, slot, seats))
+            let slots = chunk.slots.iter().zip(chunk.positions.chunks_exact(self.words));
+            places.zip(slots).map(|(place, (slot, positions))| (place, slot, positions))
         })
     }
 
@@ -114,7 +114,7 @@ impl Chunk {
     fn new(slots: usize, words: usize) -> Chunk {
         Chunk {
             slots: (0..slots).map(|_| Slot::default()).collect(),
-            seats: vec![0; slots * words],
+            positions: vec![0; slots * words],
         }
     }
 }
@@ -127,12 +127,12 @@ mod tests {
     fn places_come_round_and_are_clean() {
         let mut ring = Ring::new(5, 65);
         let place = ring.at(3);
-        place.slot.seated = 7;
-        place.seats[1] = 1;
-        assert_eq!(ring.at(11).slot.seated, 7, "eight slots");
-        assert_eq!((ring.at(4).slot.seated, ring.at(4).seats[1]), (0, 0));
+        place.slot.contributors = 7;
+        place.positions[1] = 1;
+        assert_eq!(ring.at(11).slot.contributors, 7, "eight slots");
+        assert_eq!((ring.at(4).slot.contributors, ring.at(4).positions[1]), (0, 0));
         ring.clear(3);
-        assert_eq!((ring.at(11).slot.seated, ring.at(11).seats[1]), (0, 0));
+        assert_eq!((ring.at(11).slot.contributors, ring.at(11).positions[1]), (0, 0));
     }
 
     // spec: E-12 machine
@@ -142,14 +142,14 @@ mod tests {
         assert_eq!((ring.len(), ring.iter().count()), (1_024, 0), "nothing was used");
         ring.clear(700);
         assert_eq!(ring.iter().count(), 0, "what was never used need not be cleared");
-        ring.at(1_024 + 700).slot.seated = 7;
-        ring.at(3).slot.seated = 8;
+        ring.at(1_024 + 700).slot.contributors = 7;
+        ring.at(3).slot.contributors = 8;
         let used: Vec<(usize, u32)> = ring
             .iter()
-            .map(|(place, slot, _)| (place, slot.seated))
+            .map(|(place, slot, _)| (place, slot.contributors))
             .filter(|it| it.1 > 0)
             .collect();
         assert_eq!((ring.iter().count(), used), (2 * CHUNK_SLOTS, vec![(3, 8), (700, 7)]));
-        assert_eq!(ring.into_slots().filter(|slot| slot.seated > 0).count(), 2);
+        assert_eq!(ring.into_slots().filter(|slot| slot.contributors > 0).count(), 2);
     }
 }

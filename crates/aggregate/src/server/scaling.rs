@@ -4,20 +4,20 @@ use std::collections::VecDeque;
 
 use thalweg_wire::aggregate::{Magnitude, Scale};
 
-/// How many completed fragments are looked back at.
+/// Number of completed fragments that are looked back at.
 const RECENT: usize = 256;
 
 /// No scale is smaller: its steps of 15 millionths are what a gradient can do without. What is too
 /// large for it goes the way of floats, and a single huge number cannot round all others to zero.
 const SCALE_LEAST: f64 = 65_536.0;
 
-/// Overflow is frequent when more than so many of the recent fragments had it: 1 in 64.
+/// Overflow is frequent when more than this number of the recent fragments had it: 1 in 64.
 const FREQUENT: usize = RECENT / 64;
 
-/// What a job's completed fragments say about its scale.
+/// History of a job's completed fragments, by which its scale is chosen.
 #[derive(Debug, Default)]
 pub(super) struct Scaling {
-    /// Whether each of the recent fragments overflowed, and how large the numbers after it are.
+    /// Of each of the recent fragments, true if it overflowed, and the magnitude of the numbers after it.
     recent: VecDeque<(bool, Magnitude)>,
     overflows: usize,
     /// The first fragment with the scale that was chosen last: what came before says nothing.
@@ -62,7 +62,7 @@ impl Scaling {
     }
 }
 
-/// The largest power of two with which so many numbers of this magnitude add up within an `i32`. Each
+/// The largest power of two with which `workers` numbers of this magnitude add up within an `i32`. Each
 /// may be off by one half after rounding, and a whole one is left for it.
 fn fitting(magnitude: Magnitude, workers: u32) -> Option<Scale> {
     let workers = f64::from(workers);

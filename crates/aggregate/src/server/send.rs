@@ -8,20 +8,20 @@ use thalweg_wire::tag::Key;
 use super::credit::Charge;
 use super::job::{Job, Site};
 use super::judge::{Lacking, State};
+use super::positions;
 use super::queue::{Progress, Task};
 use super::ring::Place;
-use super::seats;
 use super::slot::Values;
 use crate::keys::Receiver;
 use crate::setup::Setup;
 use crate::tree::Top;
 
-/// Who is asked for what is missing.
+/// Node that is asked for what is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owing {
     /// A station of which nothing is there.
     Station(Top),
-    /// A worker, straight.
+    /// A worker, directly.
     Worker(u32),
 }
 
@@ -187,7 +187,7 @@ impl Site<'_> {
     /// A node right below the server.
     fn receiver(&self, node: NodeId) -> Target {
         let tops = self.tops.iter().filter(|top| top.at == node);
-        match tops.map(|top| top.seats).sum() {
+        match tops.map(|top| top.positions).sum() {
             0 => Target::worker(node),
             workers => Target { node, receiver: Receiver::Switch, workers },
         }
@@ -197,17 +197,17 @@ impl Site<'_> {
     /// switches, and pays for copies of the result there.
     fn is_summed_below(&self) -> bool {
         let (workers, slot) = (self.tree.workers(), &self.place.slot);
-        let below: u32 = self.tops.iter().map(|top| top.seats).sum();
+        let below: u32 = self.tops.iter().map(|top| top.positions).sum();
         let children = workers - below + self.tops.len() as u32;
-        slot.seated == workers && slot.packets == children
+        slot.contributors == workers && slot.packets == children
     }
 
-    /// Sends what workers are told: the result, or the wish for floats. A result is sent only if it is paid for. A wish for
+    /// Sends workers the result, or the wish for floats. A result is sent only if it is paid for. A wish for
     /// floats is a header, and switches withhold it no more than servers do.
     // spec: E-13
     fn put_parameter(&mut self, to: Target, is_again: bool, outbox: &mut dyn Outbox) -> Put {
         let slot = &*self.place.slot;
-        let parameter = slot.parameter(self.setup, self.tree.server(), self.everyone);
+        let parameter = slot.parameter(self.setup, self.tree.server(), self.job_watermark);
         let body_bytes = if parameter.repeat { 0 } else { slot.body_bytes };
         let size = match slot.body {
             Values::Real(_) if !parameter.repeat => BodySize::Bytes(body_bytes),
@@ -247,7 +247,7 @@ impl Site<'_> {
         };
         let (to, branch, level, wanted, bypass) = match owing {
             Owing::Station(top) => {
-                let Top { at: node, branch, ask_level, wanted, seats: workers, .. } = top;
+                let Top { at: node, branch, ask_level, wanted, positions: workers, .. } = top;
                 let to = Target { node, receiver: Receiver::Switch, workers };
                 (to, branch, ask_level, wanted, false)
             }
@@ -267,7 +267,7 @@ impl Site<'_> {
             level,
             wanted,
             bypass,
-            afresh: false,
+            restart: false,
         };
         let key = self.keys.as_ref().map(|keys| keys.to(to.receiver));
         let envelope = envelope(self.setup, key, to.node);
@@ -279,16 +279,16 @@ impl Site<'_> {
     /// nothing at all of it is there: a part that came past it would overlap with its sum.
     // spec: T-10
     fn next_owing(&self, from: u32) -> Option<(Owing, u32)> {
-        let Place { slot, seats: taken, .. } = &self.place;
+        let Place { slot, positions: taken, .. } = &self.place;
         if slot.state == State::Done {
             return None;
         }
-        let straight = slot.state == State::Floats || slot.asked.is_some_and(|asked| asked.1);
-        let seat = seats::first_missing(taken, from..self.tree.workers())?;
-        let above = self.tops.iter().find(|top| !straight && top.below().contains(&seat));
-        match above.filter(|top| seats::count(taken, top.below()) == 0) {
+        let bypass = slot.state == State::Floats || slot.asked.is_some_and(|asked| asked.1);
+        let position = positions::first_missing(taken, from..self.tree.workers())?;
+        let above = self.tops.iter().find(|top| !bypass && top.below().contains(&position));
+        match above.filter(|top| positions::count(taken, top.below()) == 0) {
             Some(top) => Some((Owing::Station(*top), top.below().end)),
-            None => Some((Owing::Worker(self.tree.rank_at(seat)), seat + 1)),
+            None => Some((Owing::Worker(self.tree.rank_at(position)), position + 1)),
         }
     }
 }

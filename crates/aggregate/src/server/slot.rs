@@ -1,4 +1,4 @@
-//! What a server keeps of one fragment.
+//! State of one fragment at a server.
 
 use thalweg_core::{Body, Dscp, Ecn, NodeId, Time};
 use thalweg_values::{Half, sum};
@@ -7,7 +7,7 @@ use thalweg_wire::aggregate::{
 };
 
 use super::job::Context;
-use super::judge::{self, Asker, Lacking, State, Told, Whom};
+use super::judge::{self, Answered, Asker, Lacking, State, Whom};
 use super::queue::Task;
 use crate::setup::{Attempt, Setup};
 
@@ -15,23 +15,23 @@ use crate::setup::{Attempt, Setup};
 #[derive(Debug)]
 pub(super) struct Slot {
     pub state: State,
-    /// Its number, unless empty.
+    /// Sequence number of the fragment, unless empty.
     pub sequence: u64,
     /// The attempt that is summed, or was. Before anything came, the one that was asked about.
     pub attempt: Attempt,
     /// The digest of the operation that it belongs to; 0 before anything came.
     pub operation: u32,
-    /// What the values are, unless empty.
+    /// Format of the values, unless empty.
     pub numbers: Numbers,
     /// The scale of the attempt in fixed point, once something of it came.
     pub scale: Option<Scale>,
-    /// Where switches sum it.
+    /// Aggregator that switches sum it in.
     pub aggregator: u32,
     /// Length of its values, unless empty.
     pub body_bytes: u32,
     pub body: Values,
-    /// How many workers' contributions are in it.
-    pub seated: u32,
+    /// Number of workers whose contributions are in it.
+    pub contributors: u32,
     /// Number of packets that these came in.
     pub packets: u32,
     /// The most urgent class that its contributions came in: its result goes back in that one. `None` before any came.
@@ -45,33 +45,33 @@ pub(super) struct Slot {
     pub watermark: u64,
     /// The largest of all magnitudes that came with it.
     pub magnitude: Magnitude,
-    /// What workers are told for later fragments. Decided when it is done and never after, since all
-    /// have to be told the same.
+    /// Next aggregator that workers get for later fragments. Decided when it is done and never after, since all must
+    /// get the same.
     pub next_aggregator: Option<u32>,
     /// As above.
     pub next_scale: Option<Scale>,
-    /// Whose contributions the result lacks (T-02).
+    /// Ranks whose contributions the result lacks (T-02).
     pub absent: Option<Absent>,
-    /// A result of an earlier epoch: attempt and aggregator are those of whoever asks first.
+    /// A result of an earlier epoch: attempt and aggregator are those of the first worker that asks.
     pub is_inherited: bool,
-    pub told: Told,
-    /// When `told` became what it is.
-    pub told_at: Time,
-    /// When others were last asked for what is missing, and whether straight.
+    pub answered: Answered,
+    /// Time at which `answered` became what it is.
+    pub answered_at: Time,
+    /// Time at which others were last asked for what is missing, and true if directly.
     pub asked: Option<(Time, bool)>,
     pub outgoing: Outgoing,
 }
 
-/// What of a fragment waits to be sent. Each waits at most once.
+/// Packets of a fragment that wait to be sent. Each waits at most once.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// What there is to tell goes to all, and the next of the top nodes is this one.
+    /// The result or repeat goes to all, and the next of the top nodes is this one.
     pub tell: Option<usize>,
-    /// Whether that is not the first time.
+    /// True if that is not the first time.
     pub is_again: bool,
     /// It goes to this one as well.
     pub answer: Option<Lacking>,
-    /// Those that are missing are asked, from this seat on.
+    /// Missing workers are asked, from this position on.
     pub ask: Option<u32>,
 }
 
@@ -102,7 +102,7 @@ impl Default for Slot {
             aggregator: 0,
             body_bytes: 0,
             body: Values::Length,
-            seated: 0,
+            contributors: 0,
             packets: 0,
             dscp: None,
             congested: false,
@@ -115,8 +115,8 @@ impl Default for Slot {
             next_scale: None,
             absent: None,
             is_inherited: false,
-            told: Told::Nobody,
-            told_at: Time::ZERO,
+            answered: Answered::Nobody,
+            answered_at: Time::ZERO,
             asked: None,
             outgoing: Outgoing::default(),
         }
@@ -124,7 +124,7 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// Begins a sum with a packet. What its sender has said about the network stays.
+    /// Begins a sum with a packet. Reports of its sender about the network stay.
     pub(super) fn begin(&mut self, gradient: &Gradient, body: &Body<'_>, vacant: &mut Vacant) {
         let attempt = Attempt(gradient.identity.attempt);
         self.state = if attempt.is_in_floats() { State::Floats } else { State::Partial };
@@ -178,12 +178,12 @@ impl Slot {
         self.collision |= gradient.collision;
     }
 
-    /// Whether a packet is made of the same stuff: only then may it be added.
+    /// True if a packet has the same format: only then may it be added.
     pub(super) fn fits(&self, gradient: &Gradient, body: &Body<'_>) -> bool {
         gradient.numbers == self.numbers && self.is_as_long(body)
     }
 
-    /// Whether a packet has as many values, of which both or none are real.
+    /// True if a packet has as many values, of which both or none are real.
     pub(super) fn is_as_long(&self, body: &Body<'_>) -> bool {
         let is_real = !matches!(self.body, Values::Length);
         body.len() as u32 == self.body_bytes && is_real == matches!(body, Body::Bytes(_))
@@ -201,7 +201,7 @@ impl Slot {
         self.state = State::Floats;
         self.attempt = self.attempt.in_floats();
         self.numbers = Numbers::Float;
-        self.seated = 0;
+        self.contributors = 0;
         self.overflow = false;
         self.watermark = u64::MAX;
         self.asked = None;
@@ -234,10 +234,10 @@ impl Slot {
     }
 
     /// Sends to all what there is to tell: a result or, which is small, the wish for floats.
-    pub(super) fn tell(&mut self, told: Told, context: &mut Context<'_>) {
-        (self.told, self.told_at) = (told, context.now);
-        self.outgoing.is_again = told == Told::Again;
-        // Whoever got something older from a round that was cut short gets this as well.
+    pub(super) fn tell(&mut self, answered: Answered, context: &mut Context<'_>) {
+        (self.answered, self.answered_at) = (answered, context.now);
+        self.outgoing.is_again = answered == Answered::Again;
+        // A node that got something older from a round that was cut short gets this as well.
         if self.outgoing.tell.replace(0).is_some() {
             return;
         }
@@ -254,48 +254,50 @@ impl Slot {
         if self.outgoing.tell.is_some() {
             return;
         }
-        let recently = self.was_told_within_gap(context);
-        match (judge::answer(asker, self.told, recently), self.outgoing.answer) {
+        let recently = self.was_answered_within_gap(context);
+        match (judge::answer(asker, self.answered, recently), self.outgoing.answer) {
             (Some(Whom::One(node)), None) => {
-                (self.told, self.told_at) = (Told::One(node), context.now);
+                (self.answered, self.answered_at) = (Answered::One(node), context.now);
                 self.outgoing.answer = Some(node);
                 context.queue.push_sum(context.job, Task::Answer(self.sequence));
             }
             (Some(Whom::One(node)), Some(waiting)) if node == waiting => {}
-            (Some(_), _) => self.tell(Told::Again, context),
+            (Some(_), _) => self.tell(Answered::Again, context),
             (None, _) => {}
         }
     }
 
-    /// Whether everybody or somebody was told less than a gap ago.
-    pub(super) fn was_told_within_gap(&self, context: &Context<'_>) -> bool {
-        self.told != Told::Nobody && context.now.since(self.told_at) < context.gap
+    /// True if everybody or somebody was answered less than a gap ago.
+    pub(super) fn was_answered_within_gap(&self, context: &Context<'_>) -> bool {
+        self.answered != Answered::Nobody && context.now.since(self.answered_at) < context.gap
     }
 
-    /// When everybody was told, if nobody was told again since.
-    pub(super) fn first_told_at(&self) -> Option<Time> {
-        (self.state == State::Done && self.told == Told::First).then_some(self.told_at)
+    /// Time at which everybody was answered, unless somebody was answered again since.
+    pub(super) fn first_answered_at(&self) -> Option<Time> {
+        (self.state == State::Done && self.answered == Answered::First).then_some(self.answered_at)
     }
 
-    /// Whether a question left before the result could come. Who asks has heard a result that was told at
-    /// another time: if that was earlier, this one may still be on its way.
-    pub(super) fn has_crossed(&self, heard_told_at: Option<Time>) -> bool {
-        self.first_told_at().zip(heard_told_at).is_some_and(|(told_at, heard)| heard < told_at)
+    /// True if a question left before the result could come. The asker names the result that it received last, which
+    /// was sent at `last_answered_at`: if that was earlier, this one may still be in flight.
+    pub(super) fn has_crossed(&self, last_answered_at: Option<Time>) -> bool {
+        self.first_answered_at()
+            .zip(last_answered_at)
+            .is_some_and(|(answered_at, received)| received < answered_at)
     }
 
-    /// Asks for what is missing, unless that was done just now. A straight question, which reaches
+    /// Asks for what is missing, unless that was done just now. A direct question, which reaches
     /// everybody, need not wait for one that does not.
     // spec: T-10
-    pub(super) fn ask(&mut self, straight: bool, context: &mut Context<'_>) {
-        if let Some((at, was_straight)) = self.asked
+    pub(super) fn ask(&mut self, bypass: bool, context: &mut Context<'_>) {
+        if let Some((at, was_bypass)) = self.asked
             && context.now.since(at) < context.gap
-            && (was_straight || !straight)
+            && (was_bypass || !bypass)
         {
             return;
         }
-        self.asked = Some((context.now, straight));
-        if self.state == State::Floats && self.seated == 0 {
-            self.tell(Told::Again, context);
+        self.asked = Some((context.now, bypass));
+        if self.state == State::Floats && self.contributors == 0 {
+            self.tell(Answered::Again, context);
         } else if self.outgoing.ask.replace(0).is_none() {
             context.queue.push_small(context.job, Task::Ask(self.sequence));
         }
@@ -306,9 +308,9 @@ impl Slot {
         Identity { job: setup.job, epoch: setup.epoch, sequence, attempt: attempt.0, operation }
     }
 
-    /// What workers are told: the result, or the wish for floats.
+    /// Parameter packet for the workers: the result, or the wish for floats.
     // spec
-    pub(super) fn parameter(&self, setup: &Setup, server: NodeId, everyone: u64) -> Parameter {
+    pub(super) fn parameter(&self, setup: &Setup, server: NodeId, job_watermark: u64) -> Parameter {
         let repeat = self.state != State::Done;
         // A repeat answers, and frees, what was sent in fixed point.
         let fixed = Attempt::of_generation(self.attempt.generation());
@@ -318,7 +320,7 @@ impl Slot {
             None if repeat => setup.parameters.numeric.numbers(),
             _ => self.numbers,
         };
-        let ahead = self.sequence.saturating_sub(everyone);
+        let ahead = self.sequence.saturating_sub(job_watermark);
         // The server is above all stations.
         let level = setup.tree(self.sequence).branch(0).end();
         Parameter {
@@ -326,7 +328,7 @@ impl Slot {
             next_scale: self.next_scale,
             next_distance: setup.parameters.span_fragments,
             // The window is no wider.
-            everyone_distance: ahead as u16,
+            job_watermark_distance: ahead as u16,
             congested: self.congested,
             repeat,
             absent: self.absent.filter(|_| !repeat),

@@ -1,4 +1,4 @@
-//! What a server has counted.
+//! Counters of a server.
 
 use thalweg_core::counters;
 
@@ -9,7 +9,7 @@ counters! {
     pub struct Stats {
         /// Gradient packets that came in.
         pub gradients: u64,
-        /// What gradient packets occupied of the link.
+        /// Bytes that gradient packets occupied of the link.
         pub gradient_bytes: u64,
         /// Gradient packets added to a sum: what the switches left over.
         pub added: u64,
@@ -32,7 +32,7 @@ counters! {
         pub adopted: u64,
         /// Fragments that overflowed, so that floats were asked for.
         pub repeats: u64,
-        /// How often the scale of fixed point was lowered.
+        /// Number of times that the scale of fixed point was lowered.
         pub rescaled: u64,
         /// Parameter packets sent, with those sent again.
         pub parameters: u64,
@@ -40,7 +40,7 @@ counters! {
         pub parameters_again: u64,
         /// Parameter packets sent again to a switch that waited for them, for all below it.
         pub parameters_awaited: u64,
-        /// Results not sent to who asked: the packets of the job have not paid for them.
+        /// Results not sent to a node that asked: the packets of the job have not paid for them.
         pub withheld: u64,
         /// Packets sent that ask for floats.
         pub repeats_sent: u64,
@@ -54,7 +54,7 @@ counters! {
         pub announcements: u64,
         /// Probes of paths that were answered. Counted for all jobs together.
         pub path_probes: u64,
-        /// Packets of another epoch, or about a fragment that everyone has.
+        /// Packets of another epoch, or about a fragment below the job watermark.
         pub stale: u64,
         /// Packets further ahead than any worker may be.
         pub beyond: u64,
@@ -84,7 +84,7 @@ counters! {
         pub job_memory: u64,
         /// Jobs that need more memory than other jobs have left.
         pub memory: u64,
-        /// Jobs that need more memory than other jobs of their token have left. Counted by those who know tokens.
+        /// Jobs that need more memory than other jobs of their token have left. Counted by programs that know tokens.
         pub token_memory: u64,
     }
 }

@@ -156,12 +156,12 @@ impl Bench {
         self.server.stats_of(JOB).unwrap()
     }
 
-    /// Lets so many microseconds pass.
+    /// Lets `us` microseconds pass.
     fn wait_us(&mut self, us: u64) {
         self.now += Span::from_us(us);
     }
 
-    /// What a worker sends for a fragment: itself in the bitmap of its level of entry.
+    /// Gradient that a worker sends for a fragment: itself in the bitmap of its level of entry.
     fn own(&self, rank: u32, sequence: u64) -> Gradient {
         let branch = self.setup.tree(sequence).branch(rank);
         let entry = branch.entry();
@@ -174,7 +174,7 @@ impl Bench {
         }
     }
 
-    /// What a switch sends for children of the station at this level above a worker.
+    /// Gradient that a switch sends for children of the station at this level above a worker.
     fn sum(&self, rank: u32, sequence: u64, bitmap_level: u8, bitmap: u32) -> Gradient {
         Gradient { bitmap, bitmap_level, ..self.own(rank, sequence) }
     }
@@ -258,7 +258,7 @@ impl Bench {
     }
 }
 
-/// Where packets went, in order.
+/// Destinations of packets, in order.
 fn destinations(sent: &[Sent]) -> Vec<u32> {
     sent.iter().map(Sent::to).collect()
 }

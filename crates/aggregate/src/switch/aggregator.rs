@@ -46,7 +46,7 @@ pub(super) const ASKED: u8 = 1 << 7;
 pub(super) enum Over {
     /// It was not touched for the stale age.
     Stale,
-    /// Its job is beyond it.
+    /// The watermark of its job is beyond it.
     Passed,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Array {
     /// The values of all slots, one after the other, and then as much once more: sums of 16-bit values have twice as many
     /// bytes as bodies. They lie apart so that sums of 32-bit values stay as close to each other as they can.
     pub(super) values: Vec<u8>,
-    /// Where the values of the first slot begin.
+    /// Offset of the first slot's values.
     pub(super) values_from: usize,
     pub(super) slot_bytes: usize,
     /// When the children were last asked, or got the result again, by slot. Apart, because few steps look at it.
@@ -70,7 +70,7 @@ pub(super) struct Array {
     occupied: u32,
 }
 
-/// What vector instructions like values to be aligned to.
+/// Alignment of values for vector instructions.
 const ALIGNMENT: usize = 64;
 
 impl Aggregator {
@@ -98,7 +98,7 @@ impl Aggregator {
         self.key.full() & !self.bitmap
     }
 
-    /// The header of the sum on its way up, asked for; its level is the station's own.
+    /// The header of the sum as it would travel up, asked for; its level is the station's own.
     pub(super) fn header(&self) -> Option<Gradient> {
         let Fragment { identity, server, level, .. } = self.key.fragment();
         let (aggregator, numbers) = (self.key.aggregator(), self.key.numbers()?);
@@ -158,7 +158,7 @@ impl Array {
         self.slots.iter().filter(|slot| !slot.is_empty())
     }
 
-    /// What a gradient with this watermark finds.
+    /// Content of the aggregator that a gradient with this watermark finds.
     #[inline]
     pub(super) fn find(&self, now: Time, place: u32, part: &Part, watermark: u64) -> Found {
         let slot = self.slot(place);
@@ -180,7 +180,7 @@ impl Array {
         }
     }
 
-    /// Whether the fragment that is there is over, seen from a packet with this key and watermark.
+    /// Reason why the fragment that is there is over, seen from a packet with this key and watermark, if it is.
     // spec: A-09
     pub(super) fn over(&self, now: Time, place: u32, key: &Key, watermark: u64) -> Option<Over> {
         if self.is_stale(now, place) {
@@ -192,7 +192,7 @@ impl Array {
         }
     }
 
-    /// Whether the aggregator is taken, but was not touched for the stale age.
+    /// True if the aggregator is taken, but was not touched for the stale age.
     pub(super) fn is_stale(&self, now: Time, place: u32) -> bool {
         let slot = self.slot(place);
         !slot.is_empty() && now.since(slot.touched) >= self.stale_after
@@ -304,7 +304,7 @@ impl Array {
         Some(slot.key.job())
     }
 
-    /// Whether the children of a sum may be asked now. If so, not again before the gap is over.
+    /// True if the children of a sum may be asked now. If so, not again before the gap is over.
     // spec: T-10
     pub(super) fn may_ask(&mut self, now: Time, place: u32, gap: Span, touched: Time) -> bool {
         let slot = &mut self.slots[place as usize];
@@ -351,7 +351,7 @@ impl Array {
         u64::from(absorbed) * u64::from(slot.key.body_bytes() + overhead_bytes)
     }
 
-    /// Notes that the sum is to be sent again. `false` if it was noted before.
+    /// Notes that the sum must be sent again. `false` if it was noted before.
     pub(super) fn enqueue(&mut self, touched: Time, place: u32) -> bool {
         let slot = &mut self.slots[place as usize];
         slot.touched = touched;

@@ -1,4 +1,4 @@
-//! What comes from the server: parameter packets, announcements and probes.
+//! Packets from the server: parameter packets, announcements and probes.
 
 use thalweg_core::{Body, JobId, NodeId, Packet, Time, Verdict};
 use thalweg_transport::path;

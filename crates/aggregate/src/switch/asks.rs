@@ -59,7 +59,7 @@ impl Switch {
                 level,
                 wanted: missing,
                 bypass: false,
-                afresh: false,
+                restart: false,
             };
             return self.send_requests(&request, generation, packet.header);
         }
@@ -198,7 +198,7 @@ impl Switch {
         index::place(aggregator, level, upper_places, self.array.len())
     }
 
-    /// What a station that is asked asks its own children, if anything.
+    /// Request of a station that is asked to its own children, if there is any.
     fn request_below(
         &mut self,
         now: Time,
@@ -209,7 +209,7 @@ impl Switch {
         let level = fragment.level;
         let place = self.place_of(asked.aggregator, fragment);
         let missing = self.array.find_fragment(place, fragment).map(|slot| slot.missing());
-        let (wanted, afresh) = match missing {
+        let (wanted, restart) = match missing {
             Some(0) => {
                 if self.array.enqueue(self.touch(now, place), place) && !self.push(Task::Sum(place))
                 {
@@ -226,7 +226,7 @@ impl Switch {
         };
         let branch = branch_to(asked, level, station)?;
         self.stats.asked += 1;
-        Some(Request { branch, level, wanted, afresh, ..*asked })
+        Some(Request { branch, level, wanted, restart, ..*asked })
     }
 
     /// Remembers to send a request to each node that it names.
@@ -291,7 +291,7 @@ fn pass_on<'a>(query: &Query, to: NodeId, level: u8, packet: Packet<'_>) -> Verd
     Verdict::Forward
 }
 
-/// Whether a request names a station: its place at the asking level is wanted, and the places above
+/// True if a request names a station: its place at the asking level is wanted, and the places above
 /// are its own.
 fn is_asked(asked: &Request, station: &Station) -> bool {
     let place = station.upper_places.get(usize::from(asked.level)).copied().unwrap_or(0);

@@ -12,7 +12,7 @@ use crate::parameters::{AGGREGATORS, FRAGMENT_VALUES};
 pub struct Config {
     /// The switch's own node.
     pub me: NodeId,
-    /// How many aggregators it has. Default [`AGGREGATORS`].
+    /// Number of aggregators. Default [`AGGREGATORS`].
     pub aggregators: u32,
     /// The most values of 32 bits that an aggregator holds; of 16 bits it holds twice as many. Default
     /// [`FRAGMENT_VALUES`].
@@ -22,7 +22,7 @@ pub struct Config {
     /// MTU of its interface, which it reports. Default [`MTU_BYTES`].
     // spec: F-01
     pub mtu_bytes: u16,
-    /// How old an untouched aggregator has to be to be taken for abandoned. Default 100 ms: far
+    /// Age at which an untouched aggregator is taken for abandoned. Default 100 ms: far
     /// longer than anybody waits before asking for what is missing.
     pub stale_after: Span,
     /// Into how many steps a sweep over all aggregators is cut. One sweep takes `stale_after`.
@@ -32,19 +32,19 @@ pub struct Config {
     /// about the same tree. Default 100 µs, a few round trips in a data centre. Twice that of
     /// servers: a switch passes on at most every second question that a server repeats.
     pub ask_gap: Span,
-    /// How many trees it can know at once; the least recently used is forgotten. Default 256.
+    /// Number of trees that it can know at once; the least recently used is forgotten. Default 256.
     pub groups_max: u32,
-    /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
+    /// Bytes that a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
     /// Keys of jobs are derived from them: what is not sealed with them is dropped, and packets go only to nodes
     /// that a server has named. Default none: a simulation without attackers.
     pub secrets: Option<Secrets>,
-    /// Whether a job that others have to wait for is held to its share of the aggregators (T-06).
+    /// True if a job that others have to wait for is held to its share of the aggregators (T-06).
     /// Default no, as in the paper.
     pub holds_to_share: bool,
 }
 
-/// Why there is no switch with these settings. Whoever configured it is at fault.
+/// Reason why there is no switch with these settings. The configuration is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ConfigError {
     /// A setting that has to be at least one.
@@ -59,9 +59,9 @@ pub enum ConfigError {
         max = VALUES_BYTES_MAX >> 30
     )]
     Memory {
-        /// How many aggregators.
+        /// Number of aggregators.
         aggregators: u32,
-        /// How many values each.
+        /// Number of values in each.
         values_max: u16,
     },
 }
@@ -108,7 +108,7 @@ impl Config {
         }
     }
 
-    /// Whether there can be such a switch.
+    /// Refuses settings for which there is no switch.
     pub fn check(&self) -> Result<(), ConfigError> {
         let counts = [
             ("aggregators", u64::from(self.aggregators)),

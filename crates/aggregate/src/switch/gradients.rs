@@ -22,7 +22,7 @@ pub(super) struct Arrival<'a> {
     /// The level of the station.
     level: u8,
     pub(super) part: Part,
-    /// Where in the array it is summed.
+    /// Place in the array at which it is summed.
     pub(super) place: u32,
 }
 
@@ -106,13 +106,13 @@ impl Switch {
                 self.send_on(arrival);
             }
             Action::PassUp => self.pass_up(arrival),
-            Action::PassStraight => self.pass_straight(arrival),
+            Action::Bypass => self.bypass(arrival),
             Action::Collide => {
                 // spec: A-03
                 self.stats.collisions += 1;
                 self.contend(arrival);
                 arrival.view.flags |= COLLISION;
-                self.pass_straight(arrival);
+                self.bypass(arrival);
             }
         }
         Verdict::Forward
@@ -145,7 +145,7 @@ impl Switch {
             return self.take(arrival);
         }
         self.stats.held_to_share += 1;
-        self.pass_straight(arrival);
+        self.bypass(arrival);
         Verdict::Forward
     }
 
@@ -214,9 +214,9 @@ impl Switch {
         self.go_up(arrival);
     }
 
-    /// The packet goes to the server, and no switch on the way sums it.
+    /// Sends the packet to the server, and no switch along the path sums it.
     // spec: A-03
-    fn pass_straight(&mut self, arrival: &mut Arrival<'_>) {
+    fn bypass(&mut self, arrival: &mut Arrival<'_>) {
         self.stats.passed += 1;
         arrival.view.flags |= RESEND;
         arrival.view.set_levels(arrival.branch.end(), arrival.view.bitmap_level());
@@ -232,7 +232,7 @@ impl Switch {
     }
 }
 
-/// How the packet comes, and whether the station counts it.
+/// Class of the packet: its kind, and whether the station counts it.
 #[inline]
 fn class(view: &GradientView, branch: &Branch, level: u8, tier: Tier) -> Class {
     let is_whole = is_whole_child(view, branch, level);
@@ -248,7 +248,7 @@ fn class(view: &GradientView, branch: &Branch, level: u8, tier: Tier) -> Class {
     }
 }
 
-/// Whether the packet names one child of the station at this level, with everything below it: a
+/// True if the packet names one child of the station at this level, with everything below it: a
 /// worker that enters here, or a station below that is full.
 // spec: A-12
 #[inline]

@@ -11,12 +11,12 @@ use crate::account::Account;
 /// Job and server: one tree in each epoch.
 type Name = (JobId, NodeId);
 
-/// What the switch was told of a tree.
+/// State of a tree, from its announcement.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     name: Name,
     epoch: u32,
-    /// Where sums go.
+    /// Next hop of sums.
     pub(super) parent: NodeId,
     pub(super) level: u8,
     stations: [Station; STATIONS_MAX],
@@ -90,7 +90,7 @@ impl Station {
         ((1_u64 << self.child_count) - 1) as u32
     }
 
-    /// How many children it has.
+    /// Number of children.
     pub(super) fn fan_in(&self) -> u8 {
         self.child_count as u8
     }
@@ -258,7 +258,7 @@ impl Groups {
         Some(self.at(index))
     }
 
-    /// The same, for who has to do something before it looks at the group.
+    /// The same, for a caller that has to do something before it looks at the group.
     pub(super) fn index(&mut self, job: JobId, epoch: u32, server: NodeId) -> Option<usize> {
         let index = *self.by_name.get(&(job, server))? as usize;
         let group = &mut self.groups[index];

@@ -60,7 +60,7 @@ impl Array {
         }
         slot.marks = KEPT;
         let mut header = *result;
-        // Who gets it again makes copies that nobody has paid for yet.
+        // A switch that gets it again makes copies that nobody has paid for yet.
         ParameterView::mark_unpaid(&mut header);
         self.kept[place as usize] = Kept { header, sent_at: now, repeated: 0 };
         if let Body::Bytes(body) = body {
@@ -112,7 +112,7 @@ impl Switch {
         let wire_bytes = self.array.slot(place).key.body_bytes() + self.config.overhead_bytes;
         let group = self.groups.at(index);
         // The worker had only what was sent before this result, which may still be in flight.
-        let last_sent_at = query.heard().and_then(|last| group.recent.sent_at(last));
+        let last_sent_at = query.last_received().and_then(|last| group.recent.sent_at(last));
         let has_crossed = last_sent_at.is_some_and(|last| last < sent_at);
         // spec: E-13
         if !has_crossed && !group.account.covers(wire_bytes.into()) {

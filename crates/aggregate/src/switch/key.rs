@@ -1,4 +1,4 @@
-//! Which packets belong together.
+//! Keys of packets that belong together.
 
 use thalweg_core::{Body, JobId, NodeId};
 use thalweg_values::Half;
@@ -10,7 +10,7 @@ use thalweg_wire::tag::Generation;
 
 use super::keyring::Scope;
 
-/// Which fragment is summed, for which station. What asks and parameter packets name.
+/// Fragment that is summed, and its station. What asks and parameter packets name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Fragment {
     pub(super) identity: Identity,
@@ -64,7 +64,7 @@ const COVERED: u8 = 1 << 7;
 const LEVEL: u8 = 0b111;
 const _: () = assert!(LEVELS <= LEVEL as usize + 1, "a level fits its bits");
 
-/// What a gradient adds to a sum beside its values.
+/// Part that a gradient adds to a sum beside its values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) key: Key,
@@ -75,7 +75,7 @@ pub(super) struct Part {
 }
 
 impl Key {
-    /// What stands where no packet was.
+    /// Key of a slot without a packet.
     pub(super) const NONE: Key = Key {
         job: JobId(0),
         sequence: 0,
@@ -148,7 +148,7 @@ impl Key {
         self.aggregator
     }
 
-    /// The way from the station up. Its own place there is not told.
+    /// The path from the station up. Its own place there is left out.
     pub(super) fn branch(&self) -> Branch {
         self.branch.branch()
     }
@@ -182,7 +182,7 @@ impl Key {
         }
     }
 
-    /// Whether bodies hold bytes, not only a length.
+    /// True if bodies hold bytes, not only a length.
     pub(super) fn has_bytes(&self) -> bool {
         self.format & BYTES != 0
     }
@@ -192,7 +192,7 @@ impl Key {
         self.format & COVERED != 0
     }
 
-    /// Whether the job is beyond it, as another packet with its watermark shows.
+    /// True if the job is beyond it, as another packet with its watermark shows.
     pub(super) fn is_passed_by(&self, other: &Key, watermark: u64) -> bool {
         self.job == other.job && (self.epoch < other.epoch || self.sequence < watermark)
     }

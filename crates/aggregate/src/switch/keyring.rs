@@ -1,4 +1,4 @@
-//! Who may speak for a job.
+//! Keys of those that may speak for a job.
 
 use thalweg_core::{Body, Header, JobId};
 use thalweg_wire::tag::{self, Generation, Key, Secrets};

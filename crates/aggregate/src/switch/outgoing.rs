@@ -31,40 +31,40 @@ pub(super) enum Task {
     },
     /// A request for what is missing.
     Request {
-        /// What is asked.
+        /// Request that is sent.
         request: Request,
-        /// Whom.
+        /// Destination.
         to: NodeId,
         /// Generation of the key.
         generation: Generation,
         /// Kind of the node that is asked.
         receiver: Receiver,
     },
-    /// A query on its way up.
+    /// A query that is passed on up the tree.
     Query {
-        /// What is asked.
+        /// Query that is passed on.
         query: Query,
-        /// Whom.
+        /// Destination.
         to: NodeId,
         /// Generation of the key.
         generation: Generation,
     },
     /// That a tree is not known.
     Notice {
-        /// What is said.
+        /// Notice that is sent.
         notice: Notice,
-        /// To whom.
+        /// Recipient.
         server: NodeId,
         /// Generation of the key.
         generation: Generation,
     },
 }
 
-/// How much can wait at once. Whoever misses what does not fit asks again.
+/// Most tasks that wait at once. A node that misses what does not fit asks again.
 const TASKS_MAX: usize = 1_024;
 
 /// For how many trees the switch remembers that it sent a notice. Trees that share a place share its
-/// notices, too: the other one is said after the gap.
+/// notices as well: the other one is sent after the gap.
 const NOTICED_PLACES: usize = 64;
 
 /// Notices that a switch sends in its life to nodes that only workers have named as servers. They let a switch that has just
@@ -74,7 +74,7 @@ const NOTICED_PLACES: usize = 64;
 // spec: E-13
 pub(super) const STRANGERS_MAX: u32 = 1_024;
 
-/// What waits for being sent.
+/// Tasks that wait for the interface.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     tasks: VecDeque<Task>,

@@ -6,18 +6,18 @@ use thalweg_core::{JobId, Span, Time};
 
 use crate::index::bucket;
 
-/// How many aggregators each job holds, and whether jobs stand in each other's way.
+/// Number of aggregators that each job holds, and contention between jobs.
 ///
 /// Aggregators are free for all as long as nobody is turned away. When a job finds one taken by
-/// another job, there is contention for the next stale age: then who holds more than an equal share
+/// another job, there is contention for the next stale age: then a job that holds more than an equal share
 /// takes no more, and its packets no longer keep what it holds from becoming stale. So within the
 /// stale age it is down to its share.
 // spec: T-06
 #[derive(Debug)]
 pub(super) struct Shares {
-    /// By a hash of the job. Jobs that share a counter share a share, too.
+    /// Aggregators by a hash of the job. Jobs that share a counter also share a share.
     held: Box<[u32; COUNTERS]>,
-    /// How many counters are above zero.
+    /// Number of counters above zero.
     jobs: u32,
     aggregators: u32,
     stale_after: Span,
@@ -65,7 +65,7 @@ impl Shares {
         self.contended_until = now + self.stale_after;
     }
 
-    /// Whether a job has all that it may have, now that others want some.
+    /// True if a job has all that it may have, now that others want some.
     #[inline]
     pub(super) fn is_exhausted(&self, now: Time, job: JobId) -> bool {
         now < self.contended_until && {

@@ -1,4 +1,4 @@
-//! What a switch has done.
+//! Counters of a switch.
 
 use thalweg_core::counters;
 
@@ -7,7 +7,7 @@ counters! {
     pub struct Stats {
         /// Gradients that could be read.
         pub gradients: u64,
-        /// Gradients that a queue on the way had marked for congestion.
+        /// Gradients that a queue along the path had marked for congestion.
         pub marked: u64,
         /// Parameter packets that could be read.
         pub parameters: u64,

@@ -41,7 +41,7 @@ impl Sweep {
         self.due
     }
 
-    /// How many steps are due. A driver that comes late makes up for it, with one round at most.
+    /// Number of steps that are due. A driver that comes late makes up for it, with one round at most.
     fn steps_due(&mut self, now: Time) -> u64 {
         if now < self.due {
             return 0;

@@ -1,20 +1,20 @@
-//! What a switch does with a gradient: the first table of `docs/aggregation.md`.
+//! Actions of a switch on a gradient: the first table of `docs/aggregation.md`.
 
 use self::Action::*;
 use self::Class::*;
 use self::Found::*;
 use self::Tier::*;
 
-/// What a gradient finds where its fragment is summed.
+/// Content of the aggregator that a gradient finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
     /// Nothing.
     Empty,
-    /// Its fragment, without its contribution.
+    /// The fragment of the gradient, without its contribution.
     Unseen,
-    /// Its fragment, with its contribution but not with all.
+    /// The fragment of the gradient, with its contribution but not with all.
     Seen,
-    /// Its fragment, with all contributions.
+    /// The fragment of the gradient, with all contributions.
     Full,
     /// Another fragment.
     Other,
@@ -22,7 +22,7 @@ pub(super) enum Found {
     Over,
 }
 
-/// How a gradient comes.
+/// Class of a gradient.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Class {
     /// For the first time.
@@ -36,7 +36,7 @@ pub(super) enum Class {
     Odd,
 }
 
-/// Where a station stands.
+/// Tier of a station.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tier {
     /// Level 0: only workers are below.
@@ -45,29 +45,29 @@ pub(super) enum Tier {
     Above,
 }
 
-/// What a switch does.
+/// Action of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     /// The packet takes the aggregator.
     Take,
     /// The packet takes the aggregator from a fragment that is over.
     Replace,
-    /// Its values are added.
+    /// The values of the packet are added.
     Add,
     /// Nothing but its mark is kept.
     Drop,
-    /// Its values are added, and the packet takes what there is with it: the aggregator is free.
+    /// The values of the packet are added, and it takes what there is with it: the aggregator is free.
     AddAndFlush,
     /// The packet takes what there is with it: the aggregator is free.
     Flush,
-    /// What there is, is forgotten, and the packet goes on to the parent.
+    /// The partial sum is forgotten, and the packet goes on to the parent.
     Discard,
     /// The packet takes a copy of the sum with it.
     SendAgain,
     /// The packet goes on to the parent.
     PassUp,
     /// The packet goes on to the server, past all sums.
-    PassStraight,
+    Bypass,
     /// The same, and says why.
     Collide,
 }
@@ -98,9 +98,9 @@ pub(super) const fn action(found: Found, class: Class, tier: Tier) -> Action {
         (Unseen, Repair, _) => Add,
         (Seen, Repair, _) => Drop,
         (Full, Repair, _) => SendAgain,
-        (Empty | Other | Over, Repair, _) => PassStraight,
+        (Empty | Other | Over, Repair, _) => Bypass,
 
-        (_, Odd, _) => PassStraight,
+        (_, Odd, _) => Bypass,
     }
 }
 
@@ -113,18 +113,18 @@ mod tests {
     fn every_combination_has_its_action() {
         let classes = [Fresh, Resent, Repair, Odd];
         let expected = [
-            (Empty, First, [Take, PassUp, PassStraight, PassStraight]),
-            (Unseen, First, [Add, AddAndFlush, Add, PassStraight]),
-            (Seen, First, [Drop, Flush, Drop, PassStraight]),
-            (Full, First, [Drop, Flush, SendAgain, PassStraight]),
-            (Other, First, [Collide, PassUp, PassStraight, PassStraight]),
-            (Over, First, [Replace, PassUp, PassStraight, PassStraight]),
-            (Empty, Above, [Take, PassUp, PassStraight, PassStraight]),
-            (Unseen, Above, [Add, Discard, Add, PassStraight]),
-            (Seen, Above, [Drop, Discard, Drop, PassStraight]),
-            (Full, Above, [Drop, Discard, SendAgain, PassStraight]),
-            (Other, Above, [Collide, PassUp, PassStraight, PassStraight]),
-            (Over, Above, [Replace, PassUp, PassStraight, PassStraight]),
+            (Empty, First, [Take, PassUp, Bypass, Bypass]),
+            (Unseen, First, [Add, AddAndFlush, Add, Bypass]),
+            (Seen, First, [Drop, Flush, Drop, Bypass]),
+            (Full, First, [Drop, Flush, SendAgain, Bypass]),
+            (Other, First, [Collide, PassUp, Bypass, Bypass]),
+            (Over, First, [Replace, PassUp, Bypass, Bypass]),
+            (Empty, Above, [Take, PassUp, Bypass, Bypass]),
+            (Unseen, Above, [Add, Discard, Add, Bypass]),
+            (Seen, Above, [Drop, Discard, Drop, Bypass]),
+            (Full, Above, [Drop, Discard, SendAgain, Bypass]),
+            (Other, Above, [Collide, PassUp, Bypass, Bypass]),
+            (Over, Above, [Replace, PassUp, Bypass, Bypass]),
         ];
         for (found, tier, actions) in expected {
             for (class, expected) in classes.into_iter().zip(actions) {

@@ -41,7 +41,7 @@ enum Below {
     Switch(NodeId),
 }
 
-/// What is right below each node, in the order in which the members name it.
+/// Nodes right below each node, in the order in which the members name them.
 fn children_by_node(
     server: NodeId,
     members: &[Member],
@@ -52,7 +52,7 @@ fn children_by_node(
         let first = member.path.first().copied().unwrap_or(server);
         below.entry(first).or_default().push(Below::Worker(rank));
         if member.path.contains(&server) {
-            return Err(TreeError::ServerOnTheWay(server));
+            return Err(TreeError::ServerOnThePath(server));
         }
         for (at, &switch) in member.path.iter().enumerate() {
             let parent = member.path.get(at + 1).copied().unwrap_or(server);
@@ -118,14 +118,14 @@ fn cut(at: NodeId, children: Vec<Branching>) -> Vec<Sketch> {
     stations
 }
 
-/// Gives levels, places and seats.
+/// Gives levels, places and positions.
 struct Numbering<'a> {
     server: NodeId,
     members: &'a [Member],
     stations: Vec<Station>,
     leaves: Vec<Option<Leaf>>,
     ranks: Vec<u32>,
-    /// Fan-ins and places on the way from the top to where it stands.
+    /// Fan-ins and places on the path from the top to where it stands.
     fan_ins: [u8; LEVELS],
     places: [u8; LEVELS],
 }
@@ -169,7 +169,7 @@ impl<'a> Numbering<'a> {
         upper_places: [u8; LEVELS],
     ) -> usize {
         let index = self.stations.len();
-        let first_seat = self.ranks.len() as u32;
+        let first_position = self.ranks.len() as u32;
         let slot = usize::from(level);
         let fan_in = sketch.children.len() as u8;
         self.stations.push(Station {
@@ -178,13 +178,13 @@ impl<'a> Numbering<'a> {
             parent,
             upper_places,
             children: Vec::new(),
-            seats: 0..0,
+            positions: 0..0,
         });
         for (place, child) in (0..).zip(sketch.children) {
             self.fan_ins[slot] = fan_in;
             self.places[slot] = place;
             let child = match child {
-                Branching::Worker(rank) => self.seat(rank, level, sketch.at),
+                Branching::Worker(rank) => self.position(rank, level, sketch.at),
                 Branching::Station(below) => {
                     Child::Station(self.enter(below, level - 1, Some(index), self.places))
                 }
@@ -192,20 +192,20 @@ impl<'a> Numbering<'a> {
             self.stations[index].children.push(child);
         }
         (self.fan_ins[slot], self.places[slot]) = (0, 0);
-        self.stations[index].seats = first_seat..self.ranks.len() as u32;
+        self.stations[index].positions = first_position..self.ranks.len() as u32;
         index
     }
 
-    fn seat(&mut self, rank: u32, level: u8, first_hop: NodeId) -> Child {
+    fn position(&mut self, rank: u32, level: u8, first_hop: NodeId) -> Child {
         // What lies below its station belongs to others.
         let (mut fan_ins, mut places) = (self.fan_ins, self.places);
         fan_ins[..usize::from(level)].fill(0);
         places[..usize::from(level)].fill(0);
         let branch = Branch::new(fan_ins, places).expect("stations hold what a bitmap can name");
-        let seat = self.ranks.len() as u32;
+        let position = self.ranks.len() as u32;
         self.ranks.push(rank);
         let node = self.members[rank as usize].node;
-        self.leaves[rank as usize] = Some(Leaf { node, branch, first_hop, seat });
+        self.leaves[rank as usize] = Some(Leaf { node, branch, first_hop, position });
         Child::Worker(rank)
     }
 

@@ -6,8 +6,8 @@ fn member(node: u32, path: &[u32]) -> Member {
     Member { node: NodeId(node), path: path.iter().copied().map(NodeId).collect() }
 }
 
-fn seats(tree: &Tree, branch: &Branch, level: u8, bitmap: u32) -> Option<Vec<Range<u32>>> {
-    tree.seats(branch, level, bitmap).map(Iterator::collect)
+fn positions(tree: &Tree, branch: &Branch, level: u8, bitmap: u32) -> Option<Vec<Range<u32>>> {
+    tree.positions(branch, level, bitmap).map(Iterator::collect)
 }
 
 /// Two racks of two and three workers below the switches 100 and 101, one worker beside the server
@@ -37,19 +37,19 @@ fn workers_in_the_servers_rack_enter_at_its_level() {
 }
 
 #[test]
-fn bitmaps_name_seats() {
+fn bitmaps_name_positions() {
     let tree = three_racks();
-    let whole_rack = seats(&tree, &tree.branch(4), 0, 0b111).unwrap();
+    let whole_rack = positions(&tree, &tree.branch(4), 0, 0b111).unwrap();
     assert_eq!(whole_rack, std::slice::from_ref(&(2..5)));
-    assert_eq!(seats(&tree, &tree.branch(4), 0, 0b101).unwrap(), [2..3, 4..5]);
-    assert_eq!(seats(&tree, &tree.branch(4), 1, 0b101).unwrap(), [0..2, 5..6]);
-    assert_eq!(seats(&tree, &tree.branch(2), 1, 0b100).unwrap(), std::slice::from_ref(&(5..6)));
-    assert_eq!(seats(&tree, &tree.branch(0), 0, 0b100), None, "that rack has two");
+    assert_eq!(positions(&tree, &tree.branch(4), 0, 0b101).unwrap(), [2..3, 4..5]);
+    assert_eq!(positions(&tree, &tree.branch(4), 1, 0b101).unwrap(), [0..2, 5..6]);
+    assert_eq!(positions(&tree, &tree.branch(2), 1, 0b100).unwrap(), std::slice::from_ref(&(5..6)));
+    assert_eq!(positions(&tree, &tree.branch(0), 0, 0b100), None, "that rack has two");
     let strange = Branch::new([4, 3, 0, 0], [0, 0, 0, 0]).unwrap();
-    assert_eq!(seats(&tree, &strange, 0, 1), None);
+    assert_eq!(positions(&tree, &strange, 0, 1), None);
     for rank in 0..6 {
         assert_eq!(tree.worker_at(&tree.branch(rank)), Some(rank));
-        assert_eq!(tree.rank_at(tree.seat(rank)), rank);
+        assert_eq!(tree.rank_at(tree.position(rank)), rank);
     }
 }
 
@@ -73,7 +73,7 @@ fn a_thousand_workers_fit_two_levels() {
         (0..1_024).map(|worker| member(worker, &[2_000 + worker / 32, 3_000])).collect();
     let tree = Tree::build(SERVER, &members).unwrap();
     assert_eq!(tree.branch(1_023), Branch::new([32, 32, 0, 0], [31, 31, 0, 0]).unwrap());
-    assert_eq!(seats(&tree, &tree.branch(0), 1, u32::MAX).unwrap()[0], 0..1_024);
+    assert_eq!(positions(&tree, &tree.branch(0), 1, u32::MAX).unwrap()[0], 0..1_024);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_wide_rack_is_several_stations_below_the_server() {
         tops.iter().map(|top| (top.ask_level, top.wanted)).collect::<Vec<_>>(),
         [(1, 0b001), (1, 0b010), (1, 0b100)]
     );
-    assert_eq!((tops[2].first_seat, tops[2].seats), (64, 6));
+    assert_eq!((tops[2].first_position, tops[2].positions), (64, 6));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn workers_without_switches_are_below_the_server() {
 fn a_single_station_at_the_top_is_asked_from_above() {
     let top = three_racks().tops().next().unwrap();
     assert_eq!((top.at, top.ask_level, top.wanted), (NodeId(102), 2, 1));
-    assert_eq!((top.first_seat, top.seats), (0, 6));
+    assert_eq!((top.first_position, top.positions), (0, 6));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_is_no_tree_is_refused() {
     let error = |members: &[Member]| Tree::build(SERVER, members).unwrap_err();
     assert_eq!(error(&[]), TreeError::NoWorkers);
     for path in [&[SERVER.0][..], &[1, SERVER.0], &[SERVER.0, 1]] {
-        assert_eq!(error(&[member(0, path)]), TreeError::ServerOnTheWay(SERVER));
+        assert_eq!(error(&[member(0, path)]), TreeError::ServerOnThePath(SERVER));
     }
     let circle = [member(0, &[1, 2]), member(3, &[2, 1])];
     assert!(matches!(error(&circle), TreeError::TwoParents(_)));

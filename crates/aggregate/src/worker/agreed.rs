@@ -1,4 +1,4 @@
-//! Where fragments are summed and with which scale: what all workers change together.
+//! Aggregators and scales of fragments: what all workers change together.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use thalweg_wire::aggregate::{Numbers, Parameter, Scale};
 use crate::index;
 use crate::setup::{Attempt, Indexing, Setup};
 
-/// How a fragment is sent, the same at every worker.
+/// Terms by which a fragment is sent, the same at every worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Terms {
     pub aggregator: u32,
@@ -28,7 +28,7 @@ impl Terms {
 /// The terms of one epoch.
 ///
 /// A change that comes with fragment *s* holds from *s* + span on. No worker is there before it has
-/// *s*. So whoever asks for the terms of a fragment knows all changes that hold for it, and applies
+/// *s*. So a worker that asks for the terms of a fragment knows all changes that hold for it, and applies
 /// them in the order of the fragments from which they hold, whatever the order of their arrival.
 // spec
 #[derive(Clone, Debug)]

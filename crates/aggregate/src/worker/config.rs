@@ -11,25 +11,25 @@ use thiserror::Error;
 pub struct Config {
     /// Congestion control. Default that of ATP, [`Aimd`].
     pub control: Control,
-    /// How long a fragment may at least be unanswered before something is done about it: longer where
+    /// Least time that a fragment may be unanswered before something is done about it: longer where
     /// round trips are. Default 1 ms, the paper's.
     pub timeout_after: Span,
-    /// How many round trips to wait after something was done about a fragment before more is done.
+    /// Number of round trips to wait after something was done about a fragment before more is done.
     /// Default 2: the question and its answer. Where links are slow, the answer to a question may be
     /// another question, and twice as many save asking twice.
     pub patience_round_trips: u32,
-    /// How long to wait at least after the last answer before the oldest fragment alone is asked for,
+    /// Least time to wait after the last answer before the oldest fragment alone is asked for,
     /// and at least two round trips: cheaper than a timeout, and sooner where it is set. Default never.
     pub probe_after: Option<Span>,
     /// Longest such time, however often it was doubled because nothing came, and the longest round trip that is learned
     /// from. Default 64 ms: six doublings, since another worker may just be late.
     pub timeout_max: Span,
-    /// A fragment is lost when so many that were sent later were answered. Default 3. 0 where
+    /// A fragment is lost when this number of later ones were answered. Default 3. 0 where
     /// packets are sprayed or prioritised and overtaking means nothing: then by time only.
     pub loss_threshold: u32,
-    /// After so many queries in vain, the next ones go straight to the server; after so many resends,
-    /// every other one becomes such a query. Default 3 (T-10).
-    pub queries_before_straight: u32,
+    /// Number of queries in vain after which the next ones bypass the switches; after as many resends, every other
+    /// one becomes such a query. Default 3 (T-10).
+    pub queries_before_bypass: u32,
     /// The time that a clock that all hosts share showed at [`Time::ZERO`](thalweg_core::Time::ZERO), modulo
     /// one second: it makes all workers probe the base round trip at the same moments, which
     /// a control by delay needs to share a link fairly with other jobs. Default `None`: no clock is shared.
@@ -40,7 +40,7 @@ pub struct Config {
     /// when a batch more was answered. Default one path.
     // spec: M-21
     pub paths: PathSettings,
-    /// What packets are tagged with. Default: training, the least urgent, ECN-capable.
+    /// Tag of packets. Default: training, the least urgent, ECN-capable.
     pub tag: Tag,
     /// Rule that tells important fragments of bounded operations apart. Those that are not important are the first to be
     /// left out. Default [`Importance::All`]: all are alike.
@@ -61,7 +61,7 @@ impl Default for Config {
             probe_after: None,
             timeout_max: Span::from_ms(64),
             loss_threshold: 3,
-            queries_before_straight: 3,
+            queries_before_bypass: 3,
             shared_phase: None,
             paths: PathSettings { count: 1, batch_packets: 16, leaves_lossy: true },
             tag: Tag::training(),
@@ -71,7 +71,7 @@ impl Default for Config {
     }
 }
 
-/// The largest [`Config::loss_threshold`]: so many numbers are remembered for each server.
+/// The largest [`Config::loss_threshold`]: as many numbers are remembered for each server.
 pub const LOSS_THRESHOLD_MAX: u32 = 1_024;
 
 /// Why settings cannot work. The configuration is at fault.
@@ -100,7 +100,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Whether a worker can work with it.
+    /// Refuses settings that a worker cannot work with.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.timeout_after == Span::ZERO {
             return Err(ConfigError::NoTimeout);
@@ -130,7 +130,7 @@ impl Config {
 }
 
 counters! {
-    /// What a worker has counted, over all epochs.
+    /// Counters of a worker, over all epochs.
     pub struct Stats {
         /// Fragments sent for the first time in their epoch.
         pub fragments_sent: u64,
@@ -152,13 +152,13 @@ counters! {
         pub losses: u64,
         /// First answers to a fragment that carried a congestion mark, in the header or of the network.
         pub marked: u64,
-        /// How often a congestion mark halved the window.
+        /// Number of times that a congestion mark halved the window.
         pub mark_halvings: u64,
-        /// How often a loss halved the window.
+        /// Number of times that a loss halved the window.
         pub loss_halvings: u64,
         /// Parameter packets of this set-up that arrived.
         pub parameters: u64,
-        /// Those of them for fragments that were complete already.
+        /// Number of them for fragments that were complete already.
         pub duplicates: u64,
         /// Packets that were not for this worker, this set-up or any fragment.
         pub ignored: u64,

@@ -1,4 +1,4 @@
-//! What was sent and not answered, and how that shows to be lost.
+//! Transmissions that are not answered, and detection of those that are lost.
 //!
 //! Transmissions are numbered, queries and resends too. Each is in one queue for time and in one for
 //! overtaking, which counts only among fragments of the same server.
@@ -23,7 +23,7 @@ pub(super) struct Flight {
 
 #[derive(Clone, Debug)]
 struct Shard {
-    /// Its transmissions that were not overtaken.
+    /// Transmissions to the server that were not overtaken.
     in_order: LossDetector<u64>,
     /// The fragment whose answer came last.
     answered_last: Option<u64>,

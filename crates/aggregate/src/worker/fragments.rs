@@ -1,4 +1,4 @@
-//! What became of every fragment from the watermark on.
+//! State of every fragment from the watermark on.
 
 use std::collections::VecDeque;
 
@@ -31,9 +31,9 @@ pub(super) enum State {
 pub(super) struct Fragment {
     pub state: State,
     pub terms: Terms,
-    /// What a packet with its values occupies of a link.
+    /// Bytes that a packet with its values occupies of a link.
     pub packet_bytes: u32,
-    /// How urgent its packets are.
+    /// Priority of its packets.
     pub dscp: Dscp,
     /// Path of the first transmission of its values, as entropy.
     pub path: u16,
@@ -45,19 +45,19 @@ pub(super) struct Fragment {
     pub last_transmission: u64,
     /// When the last transmission left.
     pub sent_at: Time,
-    /// How often something was done because no answer came.
+    /// Number of times that something was done because no answer came.
     pub tries: u32,
-    /// Whether later ones were answered, and the answer to it has to say why.
+    /// True if later ones were answered, and the answer to it has to say why.
     pub is_overtaken: bool,
-    /// Whether time has run out, whatever came for others: then nothing tells that its answer is late.
+    /// True if time has run out, whatever came for others: then nothing tells that its answer is late.
     pub is_overdue: bool,
-    /// Whether it waits to have something done about it.
+    /// True if it waits to have something done about it.
     pub is_due: bool,
-    /// Whether the values are to be sent in floats, and were not yet.
+    /// True if the values must be sent in floats, and were not yet.
     pub owes_floats: bool,
-    /// Whether there was but one transmission, so that its answer measures a round trip.
+    /// True if there was but one transmission, so that its answer measures a round trip.
     pub is_measurable: bool,
-    /// How it is to be sent because somebody asked for it.
+    /// Form in which it must be sent because somebody asked for it.
     pub answer: Option<How>,
 }
 
@@ -124,7 +124,7 @@ impl Fragments {
         sequence < self.watermark || self.get(sequence).is_some_and(is_complete)
     }
 
-    /// Whether an answer to this transmission would still be welcome, and nothing else is planned.
+    /// True if an answer to this transmission would still be welcome, and nothing else is planned.
     #[inline]
     pub fn awaits(&self, sent: &Sent) -> bool {
         self.get(sent.item).is_some_and(|fragment| {

@@ -11,14 +11,14 @@ use thalweg_wire::fingerprint;
 use super::Event;
 use super::fragments::Fragments;
 use crate::parameters::JobParameters;
-use crate::reliability::{Absences, Manner, Reliability};
+use crate::reliability::{Absences, Reliability, SumOptions};
 
 /// All operations whose memory is still held.
 #[derive(Clone, Debug)]
 pub(super) struct Operations {
     /// `None` before the first set-up: fragments have no numbers yet.
     cut: Option<Cut>,
-    /// How many workers the job has; 0 before the first set-up.
+    /// Number of workers of the job; 0 before the first set-up.
     workers: u32,
     /// Rule that tells important fragments of bounded operations apart.
     importance: Importance,
@@ -28,8 +28,8 @@ pub(super) struct Operations {
     /// The sequence number after the last fragment.
     end: u64,
     /// All fragments below are complete at every worker.
-    everyone: u64,
-    /// How many of those held end at or below `everyone`.
+    job_watermark: u64,
+    /// Number of those held that end at or below `job_watermark`.
     settled: usize,
 }
 
@@ -64,24 +64,24 @@ struct Entry {
     first: u64,
     /// The one after the last.
     end: u64,
-    /// How many are not complete.
+    /// Number of fragments that are not complete.
     left: u64,
-    /// One after the last that is complete without result; `first` if there is none.
+    /// One after the last that is complete without result; `first` without such a fragment.
     missing_end: u64,
     is_finished: bool,
     is_released: bool,
-    /// How many values it has.
+    /// Number of values.
     values: u64,
     /// Floats that its values are sent in, where they are sent in floats. Means nothing before fragments have numbers.
     floats: Numbers,
     /// Values of a full fragment; 0 before fragments have numbers.
     fragment_values: u64,
     held: Held,
-    options: Manner,
+    options: SumOptions,
     fingerprint: Fingerprint,
     /// The digest of `fingerprint`, the operation's number and `first`. Means nothing before fragments have numbers.
     digest: u32,
-    /// Whose contributions sums lack, by fragment.
+    /// Ranks whose contributions sums lack, by fragment.
     absent: BTreeMap<u64, Absent>,
     /// Number of these that lack the worker's own contribution.
     left_out: u32,
@@ -102,7 +102,7 @@ pub(super) struct Located {
 }
 
 impl Located {
-    /// How many bytes its values take in a packet. Those of fixed point are as long as those of the floats in its place.
+    /// Length of its values in a packet. Those of fixed point are as long as those of the floats in its place.
     #[inline]
     pub fn body_bytes(&self) -> u64 {
         self.floats.value_bytes() as u64 * (self.to - self.from)
@@ -115,7 +115,7 @@ impl Located {
     }
 }
 
-/// What is held of an operation's values.
+/// Part of an operation's values that is held.
 #[derive(Clone, Debug)]
 enum Held {
     /// All of them.
@@ -135,7 +135,7 @@ impl Operations {
             held: VecDeque::new(),
             first: first.0,
             end: first_sequence,
-            everyone: 0,
+            job_watermark: 0,
             settled: 0,
         }
     }
@@ -146,12 +146,12 @@ impl Operations {
         self.end
     }
 
-    pub fn everyone(&self) -> u64 {
-        self.everyone
+    pub fn job_watermark(&self) -> u64 {
+        self.job_watermark
     }
 
     /// Takes in a tensor. An empty one is finished.
-    pub fn submit(&mut self, tensor: Tensor, options: Manner) -> Operation {
+    pub fn submit(&mut self, tensor: Tensor, options: SumOptions) -> Operation {
         let operation = Operation(self.first + self.held.len() as u64);
         self.held.push_back(Entry {
             first: self.end,
@@ -293,7 +293,7 @@ impl Operations {
         }
     }
 
-    /// Whose contributions a sum lacks.
+    /// Ranks whose contributions a sum lacks.
     pub fn lacks(&self, at: Located) -> Option<Absent> {
         self.entry(at)?.absent.get(&at.sequence).copied()
     }
@@ -312,7 +312,7 @@ impl Operations {
         share.zip(self.entry(at)).is_none_or(|(allowed, entry)| entry.left_out >= allowed)
     }
 
-    /// What a query says of a fragment's operation, if that need not be exact.
+    /// Description of a fragment's operation for a query, if that need not be exact.
     pub fn bounded(&self, at: Located) -> Option<Bounded> {
         let entry = self.entry(at)?;
         let Reliability::Bounded(share) = entry.options.reliability else { return None };
@@ -333,13 +333,13 @@ impl Operations {
 
     /// The first operation that is not finished.
     pub fn first_unfinished(&self) -> Option<Operation> {
-        // Those that everyone has are finished.
+        // Those below the job watermark are finished.
         let rest = self.held.iter().skip(self.settled);
         let index = rest.take_while(|entry| entry.is_finished).count() + self.settled;
         (index < self.held.len()).then(|| Operation(self.first + index as u64))
     }
 
-    /// The result of a finished operation, until it is taken, or released and everyone has it.
+    /// The result of a finished operation, until it is taken, or released and below the job watermark.
     pub fn tensor(&self, operation: Operation) -> Option<&Tensor> {
         let entry = self.held.get(self.index(operation)?)?;
         match &entry.held {
@@ -354,7 +354,7 @@ impl Operations {
     pub fn take(&mut self, operation: Operation) -> Option<Tensor> {
         let index = self.index(operation)?;
         let entry = self.held.get(index).filter(|entry| entry.is_finished)?;
-        let kept_from = self.everyone.clamp(entry.first, entry.end);
+        let kept_from = self.job_watermark.clamp(entry.first, entry.end);
         let (begin, _) = entry.range(kept_from);
         let Held::All(tensor) = &entry.held else { return None };
         let kept = Held::From(kept_from, tensor.copy_from(begin.min(entry.values)));
@@ -379,17 +379,18 @@ impl Operations {
 
     /// All fragments below are complete at every worker, this one too.
     #[inline]
-    pub fn settle(&mut self, everyone: u64) {
-        if everyone > self.everyone {
-            self.everyone = everyone;
+    pub fn settle(&mut self, job_watermark: u64) {
+        if job_watermark > self.job_watermark {
+            self.job_watermark = job_watermark;
             self.settle_operations();
         }
     }
 
     fn settle_operations(&mut self) {
-        let is_past = |entry: &mut Entry, everyone| entry.is_finished && entry.end <= everyone;
+        let is_past =
+            |entry: &mut Entry, job_watermark| entry.is_finished && entry.end <= job_watermark;
         while let Some(entry) = self.held.get_mut(self.settled)
-            && is_past(entry, self.everyone)
+            && is_past(entry, self.job_watermark)
         {
             if entry.is_released {
                 entry.held = Held::Nothing;
@@ -412,7 +413,7 @@ impl Operations {
     // spec: T-12
     pub fn check(&self, fragments: &Fragments) {
         let watermark = fragments.watermark();
-        assert!(self.everyone <= watermark, "nobody has more than everyone");
+        assert!(self.job_watermark <= watermark, "no rank is behind the job watermark");
         assert!(self.settled <= self.held.len(), "those that are settled are held");
         let mut next = self.held.front().map_or(self.end, |entry| entry.first);
         for entry in &self.held {

@@ -1,4 +1,4 @@
-//! What a worker takes in, and what it does when nothing comes.
+//! Packets that a worker receives, and its actions when nothing comes.
 
 use thalweg_core::{Bytes, NodeId, Packet, Span, Time};
 use thalweg_transport::Controller;
@@ -62,7 +62,7 @@ impl Epoch {
         let parameter = Parameter::decode_checked(prefix, packet.header).ok()?;
         let sequence = parameter.identity.sequence;
         let is_known = sequence < work.operations.end().min(self.limit(work));
-        if !is_known || !self.is_ours(&parameter.identity, parameter.server) {
+        if !is_known || !self.is_for_this_worker(&parameter.identity, parameter.server) {
             return None;
         }
         let at = work.operations.locate(sequence);
@@ -72,7 +72,7 @@ impl Epoch {
             return None;
         }
         work.stats.parameters += 1;
-        work.operations.settle(parameter.everyone().min(work.fragments.watermark()));
+        work.operations.settle(parameter.job_watermark().min(work.fragments.watermark()));
         if work.fragments.is_complete(sequence) {
             work.stats.duplicates += 1;
             return Some(());
@@ -130,10 +130,10 @@ impl Epoch {
         let patience = self.patience(work);
         let fragment = work.fragments.sent_mut(sequence)?;
         let was_in_floats = fragment.terms.attempt.is_in_floats();
-        // They are on the way, unless a query since then says that they did not arrive.
-        let is_on_its_way =
+        // They are in flight, unless a query since then says that they did not arrive.
+        let is_in_flight =
             was_in_floats && fragment.tries == 0 && now < fragment.sent_at + patience;
-        if fragment.owes_floats || is_on_its_way {
+        if fragment.owes_floats || is_in_flight {
             work.stats.duplicates += 1;
             return Some(());
         }
@@ -154,7 +154,7 @@ impl Epoch {
         Some(())
     }
 
-    /// What any first answer to a fragment tells about the network.
+    /// Takes what any first answer to a fragment shows about the network.
     // spec: A-34
     fn on_answer(
         &mut self,
@@ -200,7 +200,7 @@ impl Epoch {
         self.flight.on_answer(self.setup.shard(sequence), sequence, transmission);
     }
 
-    /// How long to wait after something was done about a fragment before more is done.
+    /// Time to wait after something was done about a fragment before more is done.
     fn patience(&self, work: &Work) -> Span {
         let round_trips = u64::from(work.config.patience_round_trips);
         (self.rtt.smoothed() * round_trips).min(self.timeout(work))
@@ -236,7 +236,7 @@ impl Epoch {
             && !std::mem::replace(&mut fragment.is_overtaken, true)
             && self.control.frees_lost_packets()
         {
-            // Nothing of it is on the way, and others need not wait for its repair.
+            // Nothing of it is in flight, and others need not wait for its repair.
             self.in_flight_bytes -= u64::from(fragment.packet_bytes);
         }
         self.on_unanswered(work, sent, Why::Overtaken);
@@ -302,7 +302,7 @@ impl Epoch {
     fn on_request(&mut self, work: &mut Work, prefix: Prefix, packet: &Packet<'_>) -> Option<()> {
         let request = Request::decode_checked(prefix, packet.header).ok()?;
         let sequence = request.identity.sequence;
-        if !self.is_ours(&request.identity, request.server) || !self.is_asked(&request) {
+        if !self.is_for_this_worker(&request.identity, request.server) || !self.is_asked(&request) {
             return None;
         }
         if work.fragments.is_complete(sequence) {
@@ -315,8 +315,8 @@ impl Epoch {
         if fragment.terms.attempt.0 != request.identity.attempt {
             return None;
         }
-        let how = match (request.bypass, request.afresh) {
-            (true, _) => How::Straight,
+        let how = match (request.bypass, request.restart) {
+            (true, _) => How::Bypass,
             (false, true) => How::Again,
             (false, false) => How::Repair,
         };
@@ -326,7 +326,7 @@ impl Epoch {
         }
         let fragment = work.fragments.sent_mut(sequence)?;
         match fragment.answer {
-            Some(How::Straight) => {}
+            Some(How::Bypass) => {}
             Some(_) => fragment.answer = Some(how),
             None => {
                 fragment.answer = Some(how);
@@ -354,13 +354,13 @@ impl Epoch {
         }
     }
 
-    fn is_ours(&self, identity: &Identity, server: NodeId) -> bool {
+    fn is_for_this_worker(&self, identity: &Identity, server: NodeId) -> bool {
         identity.job == self.setup.job
             && identity.epoch == self.setup.epoch
             && server == self.setup.tree(identity.sequence).server()
     }
 
-    /// Whether this worker is among those that a request names.
+    /// True if this worker is among those that a request names.
     fn is_asked(&self, request: &Request) -> bool {
         let branch = self.setup.tree(request.identity.sequence).branch(self.rank);
         let (places, level) = (branch.places(), request.level);

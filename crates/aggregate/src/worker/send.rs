@@ -1,4 +1,4 @@
-//! What a worker sends.
+//! Packets that a worker sends.
 
 use thalweg_core::{Body, BodySize, Bytes, Dscp, Outbox, Packet, Purpose, Tag, Time};
 use thalweg_transport::control::SentPacket;
@@ -12,10 +12,10 @@ use super::operations::Located;
 use super::{Epoch, Work};
 use crate::setup::{Attempt, Numeric, Recovery};
 
-/// How the values of a fragment are sent.
+/// Form in which the values of a fragment are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum How {
-    /// To be summed on the way.
+    /// Switches sum it.
     Fresh,
     /// To be summed in switches, of values that were sent before.
     Again,
@@ -24,7 +24,7 @@ pub(super) enum How {
     /// To join the sum that waits for it (T-10).
     Repair,
     /// Past all switches.
-    Straight,
+    Bypass,
     /// Past all switches, and not the worker's own values but the sum.
     Result,
 }
@@ -81,7 +81,7 @@ impl Epoch {
         let Some(asked) = fragment.answer.take() else { return true };
         fragment.is_measurable = false;
         let (terms, packet_bytes, dscp) = (fragment.terms, fragment.packet_bytes, fragment.dscp);
-        let how = if terms.attempt.is_in_floats() { How::Straight } else { asked };
+        let how = if terms.attempt.is_in_floats() { How::Bypass } else { asked };
         if !self.send_values(work, sequence, terms, how, outbox) {
             if let Some(fragment) = work.fragments.sent_mut(sequence) {
                 fragment.answer = Some(asked);
@@ -117,22 +117,22 @@ impl Epoch {
             fragment.first_transmission = transmission;
         }
         let terms = fragment.terms;
-        let is_straight = terms.attempt.is_in_floats();
-        let is_in_vain = tries >= work.config.queries_before_straight;
+        let bypasses = terms.attempt.is_in_floats();
+        let is_in_vain = tries >= work.config.queries_before_bypass;
         // spec, T-10
         match self.setup.parameters.recovery {
             _ if owed_floats => {
-                let has_left = self.send_values(work, sequence, terms, How::Straight, outbox);
+                let has_left = self.send_values(work, sequence, terms, How::Bypass, outbox);
                 work.stats.repeats += u64::from(has_left);
             }
             // Where a server lost results, resending does not bring them back, but asking does.
             Recovery::Paper if !is_in_vain || tries % 2 == 1 => {
-                let how = if is_straight { How::Straight } else { How::Resend };
+                let how = if bypasses { How::Bypass } else { How::Resend };
                 let has_left = self.send_values(work, sequence, terms, how, outbox);
                 work.stats.resent += u64::from(has_left);
             }
             Recovery::Paper | Recovery::Selective => {
-                self.send_query(work, sequence, terms, is_straight || is_in_vain, outbox);
+                self.send_query(work, sequence, terms, bypasses || is_in_vain, outbox);
                 work.stats.queries += 1;
             }
         }
@@ -214,7 +214,7 @@ impl Epoch {
         }
     }
 
-    /// What a packet with the values of a fragment occupies of a link.
+    /// Bytes that a packet with the values of a fragment occupies of a link.
     #[inline]
     fn packet_bytes(&self, at: Located) -> u32 {
         // A fragment has at most 16 bits of values.
@@ -270,13 +270,13 @@ impl Epoch {
         let sequence = at.sequence;
         let tree = self.setup.tree(sequence);
         let branch = tree.branch(self.rank);
-        let is_straight = matches!(how, How::Straight | How::Result);
+        let bypasses = matches!(how, How::Bypass | How::Result);
         let identity = self.identity(work, at, terms.attempt);
         Gradient {
             watermark_distance: watermark_distance(work, sequence),
-            level: if is_straight { branch.end() } else { branch.entry() },
+            level: if bypasses { branch.end() } else { branch.entry() },
             next_magnitude: self.next_magnitude(work, sequence),
-            resend: matches!(how, How::Resend | How::Straight),
+            resend: matches!(how, How::Resend | How::Bypass),
             repair: how == How::Repair,
             result: how == How::Result,
             importance: importance(work, at),
@@ -287,7 +287,7 @@ impl Epoch {
         }
     }
 
-    /// How large the values are of the fragment that leaves, as things stand, when this one is
+    /// Magnitude of the values of the fragment that leaves, as things stand, when this one is
     /// answered.
     // spec: A-36
     fn next_magnitude(&self, work: &Work, sequence: u64) -> Magnitude {
@@ -308,7 +308,7 @@ impl Epoch {
         work: &mut Work,
         sequence: u64,
         terms: Terms,
-        is_straight: bool,
+        bypasses: bool,
         outbox: &mut dyn Outbox,
     ) {
         let Some(at) = work.operations.locate(sequence) else { return };
@@ -320,20 +320,20 @@ impl Epoch {
         // What was repeated in floats is exact.
         let bounded = work.operations.bounded(at).filter(|_| !terms.attempt.is_in_floats());
         let query = Query {
-            level: if is_straight { branch.end() } else { branch.entry() },
+            level: if bypasses { branch.end() } else { branch.entry() },
             watermark_distance: watermark_distance(work, sequence),
-            heard_distance: self.heard_distance(work, sequence),
-            bypass: is_straight,
+            received_distance: self.received_distance(work, sequence),
+            bypass: bypasses,
             bounded,
             important: bounded.is_some() && work.operations.is_important(at) == Some(true),
             ..Query::new(identity, terms.aggregator, tree.server(), branch)
         };
-        let envelope = self.envelope(work, at, is_straight, path);
+        let envelope = self.envelope(work, at, bypasses, path);
         envelope.fill_sized(&mut packet, |header| query.encode(header));
     }
 
-    /// Where the sum is that came last from the same server, unless time alone makes it ask.
-    fn heard_distance(&self, work: &Work, sequence: u64) -> i32 {
+    /// Distance to the sum that came last from the same server, unless time alone makes it ask.
+    fn received_distance(&self, work: &Work, sequence: u64) -> i32 {
         let is_overdue = work.fragments.get(sequence).is_some_and(|fragment| fragment.is_overdue);
         let last = self.flight.answered_last(self.setup.shard(sequence));
         // Both are within the span, so it fits.
@@ -374,7 +374,7 @@ fn importance(work: &Work, at: Located) -> SumImportance {
     work.operations.is_important(at).map_or(SumImportance::UNKNOWN, SumImportance::of)
 }
 
-/// How far below a fragment the watermark is. What is sent lies within the span, so it fits.
+/// Distance from the watermark up to a fragment. What is sent lies within the span, so it fits.
 fn watermark_distance(work: &Work, sequence: u64) -> u16 {
     sequence.saturating_sub(work.fragments.watermark()) as u16
 }

@@ -124,7 +124,7 @@ impl Bench {
         bench
     }
 
-    /// With a tensor of so many fragments, of which all that fit the window were sent.
+    /// With a tensor of `fragments` fragments, of which all that fit the window were sent.
     fn with_sent(setup: Setup, config: Config, fragments: u64) -> Bench {
         let mut bench = Bench::with(setup, config);
         bench.submit_length(fragments * u64::from(bench.setup.parameters.fragment_values));
@@ -182,7 +182,7 @@ impl Bench {
     fn parameter(&self, sequence: u64) -> Parameter {
         let (identity, server) = (self.identity(sequence), self.setup.tree(sequence).server());
         Parameter {
-            everyone_distance: sequence as u16,
+            job_watermark_distance: sequence as u16,
             ..Parameter::sum(identity, 0, Numbers::Float, server, 1)
         }
     }
@@ -222,7 +222,7 @@ impl Bench {
             level: 0,
             wanted: 0b10,
             bypass: false,
-            afresh: false,
+            restart: false,
         }
     }
 

@@ -29,7 +29,7 @@ impl Port for Refusing {
     }
 }
 
-/// How long a driver waits that may wait ten seconds, after the kernel refused a packet.
+/// Wait of a driver that may wait ten seconds, after the kernel refused a packet.
 fn wait_after(refusal: i32) -> Span {
     let endpoint = Endpoint::open(&EndpointConfig::default()).expect("loopback can be bound");
     let address = endpoint.local_address();

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A kernel that cuts as the real one does, and refuses as it is told to.
+/// A kernel that segments as the real one does, and refuses as configured.
 struct Kernel {
     cuts: bool,
-    /// How many messages the next calls take, or with which error they fail. Then it takes all.
+    /// Number of messages that each of the next calls takes, or the error with which it fails. Then it takes all.
     replies: VecDeque<Result<usize, i32>>,
     /// Datagrams in the order of arrival.
     taken: Vec<(SocketAddr, u8, Vec<u8>)>,
@@ -185,7 +185,7 @@ fn a_batch_that_the_kernel_cannot_cut_goes_singly() {
 }
 
 #[test]
-fn what_is_refused_for_good_is_dropped_and_said() {
+fn what_is_refused_for_good_is_dropped_and_reported() {
     let packets = [(to(1, 0), lent(0, 100)), (to(1, 0), lent(0, 100)), (to(2, 0), lent(0, 100))];
     let mut kernel = Kernel::new(&[Err(libc::EINTR), Err(libc::EPERM)]);
     let stats = flush(&mut queue_of(&packets), &mut kernel, 0);

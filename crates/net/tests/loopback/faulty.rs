@@ -18,7 +18,7 @@ pub struct Faulty {
     rng: Rng,
     handled: u64,
     held: VecDeque<Held>,
-    /// Where the copies of a packet go.
+    /// Nodes that the copies of a packet go to.
     copies: [NodeId; 2],
     pub lost: u64,
     pub duplicated: u64,

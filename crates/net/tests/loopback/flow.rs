@@ -101,13 +101,13 @@ impl Conversation {
     /// checks that each was sent once and arrived once, as it was.
     fn run(&mut self) {
         let stop = AtomicBool::new(false);
-        let (told, events) = mpsc::channel();
+        let (report, events) = mpsc::channel();
         let Conversation { ends, middle, letters } = self;
         std::thread::scope(|scope| {
             for (end, node) in ends.iter_mut().zip(ENDS) {
-                let (told, stop) = (told.clone(), &stop);
+                let (report, stop) = (report.clone(), &stop);
                 scope.spawn(move || {
-                    end.run(stop, |event| told.send((node, event)).expect("the test listens"))
+                    end.run(stop, |event| report.send((node, event)).expect("the test listens"))
                         .expect("the socket works");
                 });
             }
@@ -280,7 +280,7 @@ fn other_threads_start_messages() {
     let mut receiver = driver(1, to, &peers, open(&Config::default()));
     let waker = sender.waker().expect("there are files left");
     let (orders, to_send) = mpsc::channel();
-    let (told, events) = mpsc::channel();
+    let (report, events) = mpsc::channel();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| receiver.run(&stop, |_| {}).expect("the socket works"));
@@ -290,7 +290,7 @@ fn other_threads_start_messages() {
                 for body in to_send.try_iter() {
                     start(&mut sender, RIGHT, body);
                 }
-                let tell = |event| told.send(event).expect("the test listens");
+                let tell = |event| report.send(event).expect("the test listens");
                 if sender.turn(tell).expect("the socket works").is_idle {
                     sender.wait(2 * LIMIT).expect("the socket works");
                 }

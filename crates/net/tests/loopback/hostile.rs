@@ -1,4 +1,4 @@
-//! What others send must not harm.
+//! Input of others must not harm.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ fn short_datagrams_are_dropped_and_counted() {
         let mut expected = Stats::default();
         (expected.received_batches, expected.received_packets, expected.dropped_short) = (5, 2, 3);
         assert_eq!(*driver.stats(), expected);
-        let bodies: Vec<_> = driver.machine().parcels.iter().map(|p| p.body.len()).collect();
+        let bodies: Vec<_> = driver.machine().samples.iter().map(|p| p.body.len()).collect();
         assert_eq!(bodies, [0, 1]);
     }
 }
@@ -46,12 +46,12 @@ fn super_packets_of_slivers_are_dropped_and_counted() {
     send(&from, driver.local_address(), &[9; 60], Some(1));
     send(&from, driver.local_address(), &[9; 130], Some(63));
     send(&from, driver.local_address(), &[9; 150], Some(70));
-    until("three super-packets", || {
+    until("three GSO batches", || {
         turn(&mut driver);
         driver.stats().received_packets == 2
     });
     assert_eq!(driver.stats().dropped_short, 60 + 3 + 1);
-    let bodies: Vec<_> = driver.machine().parcels.iter().map(|p| p.body.len()).collect();
+    let bodies: Vec<_> = driver.machine().samples.iter().map(|p| p.body.len()).collect();
     assert_eq!(bodies, [6, 6]);
 }
 

@@ -1,4 +1,4 @@
-//! What is sent arrives, byte for byte, with its class of service.
+//! Packets arrive, byte for byte, with their class of service.
 
 use std::net::Ipv6Addr;
 
@@ -6,33 +6,33 @@ use thalweg_core::{Body, BodySize, Dscp, Ecn, NodeId, Outbox, Purpose};
 use thalweg_lab::testing::{Lack, skip};
 use thalweg_net::{Driver, Endpoint, EndpointConfig, Offload};
 
-use crate::machines::{Collector, Lending, Parcel, Sender};
+use crate::machines::{Collector, Lending, Sample, Sender};
 use crate::{driver, endpoint, peers, plain, turn, until};
 
 /// Sizes, classes and marks in an order that makes batches long, short and closed early.
-fn mixture() -> Vec<Parcel> {
+fn mixture() -> Vec<Sample> {
     let sizes = [0, 1, 960, 960, 960, 500, 1_408, 1_408, 8_192, 8_192, 3];
-    (0..60).map(|seed| Parcel::new(1, seed / 4, sizes[seed % sizes.len()])).collect()
+    (0..60).map(|seed| Sample::new(1, seed / 4, sizes[seed % sizes.len()])).collect()
 }
 
 fn exchange(from: Endpoint, to: Endpoint) -> (Driver<Sender>, Driver<Collector>) {
     let peers = peers(&[from.local_address(), to.local_address()]);
-    let mut sender = driver(0, from, &peers, Sender { parcels: mixture(), sent: 0 });
+    let mut sender = driver(0, from, &peers, Sender { samples: mixture(), sent: 0 });
     let mut collector = driver(1, to, &peers, Collector::default());
     until("mixture", || {
         turn(&mut sender);
         turn(&mut collector);
-        collector.machine().parcels.len() == 60
+        collector.machine().samples.len() == 60
     });
     (sender, collector)
 }
 
 fn assert_intact(collector: &Driver<Collector>) {
     let mut expected = mixture();
-    for parcel in &mut expected {
-        parcel.node = NodeId(0);
+    for sample in &mut expected {
+        sample.node = NodeId(0);
     }
-    assert_eq!(collector.machine().parcels, expected);
+    assert_eq!(collector.machine().samples, expected);
     assert_eq!(collector.stats().received_packets, 60);
 }
 
@@ -68,12 +68,12 @@ fn equal_packets_share_a_send() {
         return;
     };
     let peers = peers(&[from.local_address(), to.local_address()]);
-    let parcels = (0..63).map(|seed| Parcel::plain(1, seed, 960)).collect();
-    let mut sender = driver(0, from, &peers, Sender { parcels, sent: 0 });
+    let samples = (0..63).map(|seed| Sample::plain(1, seed, 960)).collect();
+    let mut sender = driver(0, from, &peers, Sender { samples, sent: 0 });
     let mut collector = driver(1, to, &peers, Collector::default());
     turn(&mut sender);
     assert_eq!((sender.stats().sent_packets, sender.stats().sent_batches), (63, 1));
-    until("super-packet", || {
+    until("a GSO batch", || {
         turn(&mut collector);
         collector.stats().received_packets == 63
     });
@@ -113,8 +113,8 @@ fn a_length_is_sent_as_zeros() {
     until("zeros", || {
         turn(&mut sender);
         turn(&mut collector);
-        collector.machine().parcels.len() >= 2
+        collector.machine().samples.len() >= 2
     });
-    assert_eq!(collector.machine().parcels[0].body, [255; 8_192]);
-    assert_eq!(collector.machine().parcels[1].body, [0; 100]);
+    assert_eq!(collector.machine().samples[0].body, [255; 8_192]);
+    assert_eq!(collector.machine().samples[1].body, [0; 100]);
 }

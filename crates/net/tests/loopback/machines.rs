@@ -7,7 +7,7 @@ use thalweg_core::{
 
 /// A packet as a test writes it down.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Parcel {
+pub struct Sample {
     pub node: NodeId,
     pub dscp: Dscp,
     pub ecn: Ecn,
@@ -15,10 +15,10 @@ pub struct Parcel {
     pub body: Vec<u8>,
 }
 
-impl Parcel {
+impl Sample {
     /// A packet for a node, whose bytes all depend on `seed`.
-    pub fn new(node: u32, seed: usize, body_bytes: usize) -> Parcel {
-        Parcel {
+    pub fn new(node: u32, seed: usize, body_bytes: usize) -> Sample {
+        Sample {
             node: NodeId(node),
             dscp: Dscp::new(seed as u8),
             ecn: [Ecn::NotCapable, Ecn::Capable, Ecn::Congested][seed % 3],
@@ -27,17 +27,17 @@ impl Parcel {
         }
     }
 
-    /// As [`Parcel::new`], of one class of service, so that many share a batch.
-    pub fn plain(node: u32, seed: usize, body_bytes: usize) -> Parcel {
-        let class = Parcel::new(node, 0, 0);
-        Parcel { dscp: class.dscp, ecn: class.ecn, ..Parcel::new(node, seed, body_bytes) }
+    /// As [`Sample::new`], of one class of service, so that many share a batch.
+    pub fn plain(node: u32, seed: usize, body_bytes: usize) -> Sample {
+        let class = Sample::new(node, 0, 0);
+        Sample { dscp: class.dscp, ecn: class.ecn, ..Sample::new(node, seed, body_bytes) }
     }
 }
 
 /// Sends parcels in order, as there is room.
 #[derive(Default)]
 pub struct Sender {
-    pub parcels: Vec<Parcel>,
+    pub samples: Vec<Sample>,
     pub sent: usize,
 }
 
@@ -49,21 +49,21 @@ impl Machine for Sender {
     fn handle_timeout(&mut self, _now: Time) {}
 
     fn poll_transmit(&mut self, _now: Time, outbox: &mut dyn Outbox) {
-        while let Some(parcel) = self.parcels.get(self.sent) {
+        while let Some(sample) = self.samples.get(self.sent) {
             let room = outbox.room();
             let Some(packet) =
-                outbox.lend(BodySize::Bytes(parcel.body.len() as u32), Purpose::Data)
+                outbox.lend(BodySize::Bytes(sample.body.len() as u32), Purpose::Data)
             else {
                 assert_eq!(room, 0, "where there is room, it is lent");
                 return;
             };
             assert_eq!(*packet.header, [0; 64]);
-            packet.meta.dst = parcel.node;
-            packet.meta.dscp = parcel.dscp;
-            packet.meta.ecn = parcel.ecn;
-            packet.header[0] = parcel.first_header_byte;
+            packet.meta.dst = sample.node;
+            packet.meta.dscp = sample.dscp;
+            packet.meta.ecn = sample.ecn;
+            packet.header[0] = sample.first_header_byte;
             let Body::Bytes(body) = packet.body else { panic!("bytes were asked for") };
-            body.copy_from_slice(&parcel.body);
+            body.copy_from_slice(&sample.body);
             self.sent += 1;
         }
     }
@@ -84,14 +84,14 @@ impl Reports for Sender {
 /// Keeps what arrives, with its sender instead of its destination.
 #[derive(Default)]
 pub struct Collector {
-    pub parcels: Vec<Parcel>,
+    pub samples: Vec<Sample>,
     pub metas: Vec<Meta>,
 }
 
 impl Machine for Collector {
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         let Body::Bytes(body) = packet.body else { panic!("a network carries bytes") };
-        self.parcels.push(Parcel {
+        self.samples.push(Sample {
             node: packet.meta.src,
             dscp: packet.meta.dscp,
             ecn: packet.meta.ecn,

@@ -3,7 +3,7 @@
 use thalweg_core::{BodySize, NodeId, Outbox, Purpose};
 use thalweg_net::{Driver, DriverConfig, DriverError, Endpoint, EndpointConfig, Offload};
 
-use crate::machines::{Collector, Lending, Parcel, Sender};
+use crate::machines::{Collector, Lending, Sample, Sender};
 use crate::{driver, endpoint, peers, plain, turn, until};
 
 #[test]
@@ -13,14 +13,14 @@ fn nothing_that_the_kernel_took_is_lost_with_the_smallest_send_buffer() {
         let config = EndpointConfig { offload, send_buffer_bytes: 1, ..EndpointConfig::default() };
         let from = Endpoint::open(&config).expect("loopback can be bound");
         let peers = peers(&[from.local_address(), to.local_address()]);
-        let parcels: Vec<_> = (0..3_000).map(|seed| Parcel::plain(1, seed, 960)).collect();
+        let samples: Vec<_> = (0..3_000).map(|seed| Sample::plain(1, seed, 960)).collect();
         // A turn of the sender fits the receiver's buffer even where that is of the default size.
         let config = DriverConfig {
             outbox_bytes: 33_000,
             max_packet_bytes: 1_024,
             ..DriverConfig::default()
         };
-        let machine = Sender { parcels: parcels.clone(), sent: 0 };
+        let machine = Sender { samples: samples.clone(), sent: 0 };
         let mut sender = Driver::new(config, from, peers.clone(), machine).expect("it is right");
         let mut collector = driver(1, to, &peers, Collector::default());
         until("all that was sent", || {
@@ -32,13 +32,13 @@ fn nothing_that_the_kernel_took_is_lost_with_the_smallest_send_buffer() {
         });
         assert_eq!(sender.stats().lost_sends(), 0, "{:?}", sender.stats());
         let expected: Vec<_> =
-            parcels.into_iter().map(|parcel| Parcel { node: NodeId(0), ..parcel }).collect();
-        assert!(collector.machine().parcels == expected, "each once, in order, intact");
+            samples.into_iter().map(|sample| Sample { node: NodeId(0), ..sample }).collect();
+        assert!(collector.machine().samples == expected, "each once, in order, intact");
     }
 }
 
 #[test]
-fn a_packet_over_the_limit_is_refused_and_said() {
+fn a_packet_over_the_limit_is_refused_and_reported() {
     let (from, to) = (plain(), plain());
     let peers = peers(&[from.local_address(), to.local_address()]);
     let asking = Lending(|outbox: &mut dyn Outbox| {
@@ -47,7 +47,7 @@ fn a_packet_over_the_limit_is_refused_and_said() {
         assert!(outbox.lend(BodySize::Bytes(8_897), Purpose::Data).is_none());
     });
     let mut sender = driver(0, from, &peers, asking);
-    let error = sender.turn(|()| {}).expect_err("the first of them is told");
+    let error = sender.turn(|()| {}).expect_err("the first of them is reported");
     let expected = (1 << 32) - 1 + 64;
     assert!(
         matches!(error, DriverError::Oversize { bytes, limit: 8_960 } if bytes == expected),

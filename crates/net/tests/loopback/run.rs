@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg_core::{Machine, Outbox, Packet, Reports, Span, Time, Verdict};
 use thalweg_net::{Driver, DriverConfig, DriverError, Wait};
 
-use crate::machines::{Parcel, Sender};
+use crate::machines::{Sample, Sender};
 use crate::{LIMIT, driver, now, peers, plain, turn, until};
 
 /// Counts to ten by timer and tells each count. Fails when the driver breaks the contract.
@@ -92,8 +92,8 @@ fn timers_fire_and_not_early() {
 fn outputs_are_taken_after_every_packet_of_a_burst() {
     let (from, to) = (plain(), plain());
     let peers = peers(&[from.local_address(), to.local_address()]);
-    let parcels = (0..100).map(|seed| Parcel::plain(1, seed, 10)).collect();
-    let mut sender = driver(0, from, &peers, Sender { parcels, sent: 0 });
+    let samples = (0..100).map(|seed| Sample::plain(1, seed, 10)).collect();
+    let mut sender = driver(0, from, &peers, Sender { samples, sent: 0 });
     let mut ticker = driver(1, to, &peers, Ticker::new(Span::from_us(1)));
     until("100 packets", || {
         turn(&mut sender);
@@ -104,7 +104,7 @@ fn outputs_are_taken_after_every_packet_of_a_burst() {
 }
 
 #[test]
-fn a_driver_with_nothing_to_do_stops_when_told() {
+fn an_idle_driver_stops_on_command() {
     for wait in [Wait::Sleep, Wait::Spin] {
         let config = DriverConfig { wait, ..DriverConfig::default() };
         let mut driver = Driver::new(config, plain(), peers(&[]), Sender::default())
@@ -116,7 +116,7 @@ fn a_driver_with_nothing_to_do_stops_when_told() {
                 driver.run(&stop, |()| {}).expect("the socket works");
                 stopped.send(()).expect("the test waits");
             });
-            assert!(is_stopped.try_recv().is_err(), "not before it is told");
+            assert!(is_stopped.try_recv().is_err(), "not before the command");
             stop.store(true, Ordering::Relaxed);
             is_stopped.recv_timeout(LIMIT).expect("it stops");
         });
@@ -130,7 +130,7 @@ fn a_packet_wakes_a_sleeping_driver() {
     let mut sender = driver(0, from, &peers, Sender::default());
     let mut sleeper = driver(1, to, &peers, Sender::default());
     let started = now();
-    sender.command(|machine, _| machine.parcels.push(Parcel::plain(1, 0, 10)), |()| {});
+    sender.command(|machine, _| machine.samples.push(Sample::plain(1, 0, 10)), |()| {});
     assert_eq!(sender.stats().sent_packets, 1, "a command's outputs are sent at once");
     sleeper.wait(2 * LIMIT).expect("the socket works");
     assert!(started.elapsed() < LIMIT);

@@ -1,9 +1,9 @@
-//! What a machine decides about a packet happens to it.
+//! A machine's decision about a packet is carried out.
 
 use thalweg_core::{Dscp, Ecn, Machine, NodeId, Outbox, Packet, Reports, Time, Verdict};
 use thalweg_net::{Driver, Offload};
 
-use crate::machines::{Collector, Parcel, Sender};
+use crate::machines::{Collector, Sample, Sender};
 use crate::{driver, endpoint, peers, turn, until};
 
 const SWITCH: u32 = 1;
@@ -61,8 +61,8 @@ fn forward_and_multicast_send_what_the_machine_left() {
         let peers = peers(&addresses);
         let mut ends = ends.into_iter();
         let mut next = || ends.next().expect("there are four");
-        let parcels = (0..50).map(|seed| Parcel::plain(SWITCH, seed, 300)).collect();
-        let mut sender = driver(0, next(), &peers, Sender { parcels, sent: 0 });
+        let samples = (0..50).map(|seed| Sample::plain(SWITCH, seed, 300)).collect();
+        let mut sender = driver(0, next(), &peers, Sender { samples, sent: 0 });
         let switch = Switch { group: [NodeId(2), NodeId(3)], handled: 0 };
         let mut switch = driver(SWITCH, next(), &peers, switch);
         let mut left = driver(2, next(), &peers, Collector::default());
@@ -72,7 +72,7 @@ fn forward_and_multicast_send_what_the_machine_left() {
             turn(&mut switch);
             turn(&mut left);
             turn(&mut right);
-            left.machine().parcels.len() + right.machine().parcels.len() == 40
+            left.machine().samples.len() + right.machine().samples.len() == 40
         });
         check_counts(&switch, offload);
         check_arrivals(&left, |seed| matches!(seed % 5, 1 | 3));
@@ -91,15 +91,15 @@ fn check_counts(switch: &Driver<Switch>, offload: Offload) {
 }
 
 fn check_arrivals(end: &Driver<Collector>, is_for: impl Fn(&usize) -> bool) {
-    let expected: Vec<Parcel> = (0..50)
+    let expected: Vec<Sample> = (0..50)
         .filter(is_for)
-        .map(|seed| Parcel {
+        .map(|seed| Sample {
             node: NodeId(SWITCH),
             dscp: Dscp::new(7),
             ecn: Ecn::Congested,
             first_header_byte: seed as u8 + 1,
-            body: Parcel::plain(SWITCH, seed, 300).body,
+            body: Sample::plain(SWITCH, seed, 300).body,
         })
         .collect();
-    assert_eq!(end.machine().parcels, expected);
+    assert_eq!(end.machine().samples, expected);
 }

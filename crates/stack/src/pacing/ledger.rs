@@ -10,16 +10,16 @@ use thalweg_wire::{Kind, Prefix, peek};
 
 use super::words;
 
-/// What leads from a switch to a host.
+/// Link that leads from a switch to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// Which of the switch's links. Equal ways to one place are one link with all their rates together.
+    /// Index of the link among the switch's. Equal ways to one place are one link with all their rates together.
     pub link: u32,
-    /// Its rate.
+    /// Rate of the link.
     pub rate: Rate,
 }
 
-/// What a ledger counted.
+/// Counters of a ledger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LedgerStats {
     /// Words that passed.
@@ -52,7 +52,7 @@ impl<M: Machine> Ledger<M> {
         self.inner.as_ref()
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn stats(&self) -> LedgerStats {
         self.stats
     }
@@ -64,7 +64,7 @@ impl<M: Machine> Ledger<M> {
         let mut word = Word::decode_checked(prefix, packet.header).ok()?;
         let way = self.ways.get(packet.meta.dst.index()).copied().flatten()?;
         let Body::Bytes(bytes) = packet.body else { return None };
-        let said = words::read(&word, bytes)?;
+        let contents = words::read(&word, bytes)?;
         let slot = self.links.settings().slot_at(now);
         self.links.advance(slot);
         // A word of the slot before, or one that nobody can have sent, says nothing of this one.
@@ -73,14 +73,14 @@ impl<M: Machine> Ledger<M> {
             return None;
         }
         self.stats.words += 1;
-        // What is summed on the way is one flow here, whoever plans it.
+        // Flows that switches sum are one flow here, whichever worker plans it.
         let number = if word.is_summed { u32::MAX } else { word.flow };
         let flow = FlowId { job: word.job, number };
         let link = (way.link, way.rate);
-        let mut feedback: Feedback = said.feedback;
-        self.links.ask(link, Ranked { flow, rank: said.rank }, &mut feedback);
+        let mut feedback: Feedback = contents.feedback;
+        self.links.ask(link, Ranked { flow, rank: contents.rank }, &mut feedback);
         if word.has_plan && word.refused.is_none() {
-            let plan = words::plan(flow, packet.meta.dst, &word, &said);
+            let plan = words::plan(flow, packet.meta.dst, &word, &contents);
             match self.links.take(link, &plan) {
                 PlanVerdict::Taken => self.stats.plans += 1,
                 PlanVerdict::NoLink | PlanVerdict::Foreign => {}
@@ -92,7 +92,7 @@ impl<M: Machine> Ledger<M> {
                 }
             }
         }
-        words::write(&words::Said { feedback, ..said }, &word, bytes);
+        words::write(&words::Contents { feedback, ..contents }, &word, bytes);
         Some(())
     }
 }

@@ -11,7 +11,7 @@ use thalweg_pace::links::Report;
 use thalweg_pace::{Enforce, Feedback, FlowId, Relation};
 use thalweg_wire::pace::{Direction, OTHERS_MAX, Word};
 
-use super::words::{self, Said};
+use super::words::{self, Contents};
 
 /// Most answers that wait; others ask again in the next slot.
 const ANSWERS_MAX: usize = 4_096;
@@ -25,7 +25,7 @@ pub(super) struct Post {
 
 enum Waiting {
     Question { flow: FlowId, has_plan: bool },
-    Answer { to: NodeId, word: Word, said: Box<Said> },
+    Answer { to: NodeId, word: Word, contents: Box<Contents> },
 }
 
 impl Waiting {
@@ -57,10 +57,10 @@ impl Post {
     }
 
     /// Sends a word back.
-    pub(super) fn answer(&mut self, to: NodeId, word: Word, said: Said) {
+    pub(super) fn answer(&mut self, to: NodeId, word: Word, contents: Contents) {
         if self.answers < ANSWERS_MAX {
             self.answers += 1;
-            self.messages.push_back(Waiting::Answer { to, word, said: Box::new(said) });
+            self.messages.push_back(Waiting::Answer { to, word, contents: Box::new(contents) });
         }
     }
 
@@ -75,13 +75,13 @@ impl Post {
         let Some(message) = self.messages.pop_front() else { return false };
         let written = match &message {
             Waiting::Question { flow, has_plan } => question(now, agent, *flow, *has_plan),
-            Waiting::Answer { to, word, said } => {
-                let (word, said) = answer(agent, *word, said);
-                Some((*to, word, said))
+            Waiting::Answer { to, word, contents } => {
+                let (word, contents) = answer(agent, *word, contents);
+                Some((*to, word, contents))
             }
         };
         // A flow that is gone has nothing to say.
-        let Some((to, word, said)) = written else { return true };
+        let Some((to, word, contents)) = written else { return true };
         let Some(packet) = outbox.lend(BodySize::Bytes(word.body_bytes()), Purpose::Control) else {
             self.messages.push_front(message);
             return false;
@@ -94,7 +94,7 @@ impl Post {
         packet.meta.ecn = Ecn::NotCapable;
         word.encode(packet.header);
         if let Body::Bytes(bytes) = packet.body {
-            words::write(&said, &word, bytes);
+            words::write(&contents, &word, bytes);
         }
         true
     }
@@ -105,12 +105,12 @@ fn question(
     agent: &Agent,
     flow: FlowId,
     has_plan: bool,
-) -> Option<(NodeId, Word, Said)> {
+) -> Option<(NodeId, Word, Contents)> {
     let (to, relation) = agent.route(flow)?;
     let slot = agent.settings().slot_at(now);
     let slots = agent.settings().horizon_slots;
     let Plan { rank, plan, progress, asked, carried, .. } = agent.plan(flow, slot)?;
-    let said = Said {
+    let contents = Contents {
         rank,
         plan,
         feedback: Feedback::new(slot, slots),
@@ -118,12 +118,12 @@ fn question(
         others: Vec::new(),
     };
     let is_summed = matches!(relation, Relation::Summed { .. });
-    Some((to, words::question(slot, slots, (has_plan, is_summed), progress), said))
+    Some((to, words::question(slot, slots, (has_plan, is_summed), progress), contents))
 }
 
 // spec: C-02
-/// What came, with how far the flows are that leave here, and those of which others have told here.
-fn answer(agent: &Agent, word: Word, said: &Said) -> (Word, Said) {
+/// Answer to a question, with the progress of the flows that leave here and of those that others have reported here.
+fn answer(agent: &Agent, word: Word, contents: &Contents) -> (Word, Contents) {
     let flow = FlowId { job: word.job, number: word.flow };
     let all = agent.progress_beside(flow);
     let all = all.filter(|progress| progress.iteration == word.iteration);
@@ -131,8 +131,8 @@ fn answer(agent: &Agent, word: Word, said: &Said) -> (Word, Said) {
     let direction = Direction::Answer { others: others.len() as u8 };
     // Of a job with classes both ends say how much they have left.
     let rank = match agent.settings().enforce {
-        Enforce::Rate => said.rank,
+        Enforce::Rate => contents.rank,
         Enforce::Class => agent.host().ranked(flow).rank,
     };
-    (Word { direction, ..word }, Said { others, rank, ..said.clone() })
+    (Word { direction, ..word }, Contents { others, rank, ..contents.clone() })
 }

@@ -36,9 +36,9 @@ struct Owned {
 }
 
 impl Owned {
-    fn of(word: Word, said: &words::Said) -> Owned {
+    fn of(word: Word, contents: &words::Contents) -> Owned {
         let mut body = vec![0; word.body_bytes() as usize];
-        words::write(said, &word, &mut body);
+        words::write(contents, &word, &mut body);
         let dscp = Dscp::of_priority(0).in_class(TrafficClass::Training);
         let meta = Meta { src: NodeId(0), dst: NodeId(1), dscp, ..Meta::default() };
         Owned { meta, header: word.to_header(), body }
@@ -48,10 +48,10 @@ impl Owned {
         Lent { meta: &mut self.meta, header: &mut self.header, body: Body::Bytes(&mut self.body) }
     }
 
-    fn read(&mut self) -> (Word, words::Said) {
+    fn read(&mut self) -> (Word, words::Contents) {
         let word = Word::decode(&self.header).expect("a word");
-        let said = words::read(&word, &self.body).expect("a body");
-        (word, said)
+        let contents = words::read(&word, &self.body).expect("a body");
+        (word, contents)
     }
 }
 
@@ -62,14 +62,14 @@ fn plan(flow: u32, job: JobId, volumes: &[u64]) -> Owned {
         volume: 5,
     };
     let word = words::question(Slot(0), 4, (true, false), progress);
-    let said = words::Said {
+    let contents = words::Contents {
         rank: Rank::LAST,
         plan: Ahead::of(Slot(0), volumes),
         feedback: Feedback::new(Slot(0), 4),
         report: Report { asked: 0, carried: 0 },
         others: Vec::new(),
     };
-    Owned::of(word, &said)
+    Owned::of(word, &contents)
 }
 
 fn ledger() -> Ledger<Relay> {
@@ -84,14 +84,14 @@ fn a_switch_takes_plans_in_and_says_what_its_link_has() {
     let whole = slot_bytes();
     let mut first = plan(0, JOB, &[whole, whole / 2, 0, 0]);
     assert_eq!(ledger.handle_packet(Time::ZERO, first.lend()), Verdict::Forward);
-    let (word, said) = first.read();
-    assert_eq!((word.refused, said.feedback.free.volumes()), (None, &[whole; 4][..]));
+    let (word, contents) = first.read();
+    assert_eq!((word.refused, contents.feedback.free.volumes()), (None, &[whole; 4][..]));
     // Another job finds less, and its plan is refused where it does not fit.
     let mut second = plan(0, JobId(8), &[0, whole, 0, 0]);
     ledger.handle_packet(Time::ZERO, second.lend());
-    let (word, said) = second.read();
-    assert_eq!(said.feedback.load.volumes(), [whole, whole / 2, 0, 0]);
-    assert_eq!(said.feedback.free.volumes(), [0, whole / 2, whole, whole]);
+    let (word, contents) = second.read();
+    assert_eq!(contents.feedback.load.volumes(), [whole, whole / 2, 0, 0]);
+    assert_eq!(contents.feedback.free.volumes(), [0, whole / 2, whole, whole]);
     assert_eq!(word.refused, Some(Refused { at: 1, free: whole / 2 }));
     assert_eq!(ledger.stats(), LedgerStats { words: 2, plans: 1, refused: 1 });
 }
@@ -129,7 +129,7 @@ trait SendPaced: Outbox + Sized {
         self.send(pacing, now, 1_460, Purpose::Data)
     }
 
-    /// How many of so many full packets leave from a moment on until the slot ends.
+    /// Number of packets, of `packets` full ones, that leave from a moment on until the slot ends.
     fn send_in_slot(&mut self, pacing: &mut Pacing, from: Time, packets: usize) -> usize {
         let end = settings().start_of(settings().slot_at(from).after(1));
         let (mut now, mut sent) = (from, 0);
@@ -219,14 +219,14 @@ fn tell(pacing: &mut Pacing, now: Time, worker: u32, iteration: u64, packets: u6
     };
     let slot = settings().slot_at(now);
     let word = words::question(slot, 4, (false, false), progress);
-    let said = words::Said {
+    let contents = words::Contents {
         rank: Rank::LAST,
         plan: Ahead::empty(slot, 4),
         feedback: Feedback::new(slot, 4),
         report: Report { asked: 0, carried: 0 },
         others: Vec::new(),
     };
-    let mut word = Owned::of(word, &said);
+    let mut word = Owned::of(word, &contents);
     word.meta.src = NodeId(1 + worker);
     let prefix = peek(&word.header).expect("a prefix");
     pacing.handle_checked(now, prefix, word.lend());

@@ -7,9 +7,9 @@ use thalweg_pace::path::Progress;
 use thalweg_pace::{Ahead, Feedback, FlowId, Rank, Slot, VOLUME_MAX};
 use thalweg_wire::pace::{Direction, FactsView, OtherView, SlotView, Word};
 
-/// What the body of a word says.
+/// Contents of a word's body.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Said {
+pub(super) struct Contents {
     pub(super) rank: Rank,
     pub(super) plan: Ahead,
     pub(super) feedback: Feedback,
@@ -17,21 +17,21 @@ pub(super) struct Said {
     pub(super) others: Vec<Progress>,
 }
 
-/// How far the flow of a word is.
+/// Progress of the flow of a word.
 pub(super) fn progress(word: &Word) -> Progress {
     let flow = FlowId { job: word.job, number: word.flow };
     Progress { flow, iteration: word.iteration, volume: word.volume }
 }
 
 /// The plan of a flow in a word that goes to `to`.
-pub(super) fn plan(flow: FlowId, to: NodeId, word: &Word, body: &Said) -> Plan {
+pub(super) fn plan(flow: FlowId, to: NodeId, word: &Word, body: &Contents) -> Plan {
     let Report { asked, carried } = body.report;
     let progress = progress(word);
     Plan { flow, rank: body.rank, to, plan: body.plan, progress, asked, carried }
 }
 
 /// Reads a body. `None` if it is not that of the word, or has volumes that no flow has.
-pub(super) fn read(word: &Word, body: &[u8]) -> Option<Said> {
+pub(super) fn read(word: &Word, body: &[u8]) -> Option<Contents> {
     let body = word.read_body(body).ok()?;
     let slot = Slot(word.slot);
     let ahead = |of: fn(&SlotView) -> u64| {
@@ -52,7 +52,7 @@ pub(super) fn read(word: &Word, body: &[u8]) -> Option<Said> {
         volume: other.volume.get(),
     };
     let (load, free) = (ahead(|slot| slot.load.get()), ahead(|slot| slot.free.get()));
-    Some(Said {
+    Some(Contents {
         rank: Rank(rank.get() as u8),
         plan,
         feedback: Feedback { load, free, narrowest: narrowest.get() },
@@ -62,8 +62,8 @@ pub(super) fn read(word: &Word, body: &[u8]) -> Option<Said> {
 }
 
 /// Writes a body, whose length is that of the word.
-pub(super) fn write(said: &Said, word: &Word, body: &mut [u8]) {
-    let Said { rank, plan, feedback, report, others } = said;
+pub(super) fn write(contents: &Contents, word: &Word, body: &mut [u8]) {
+    let Contents { rank, plan, feedback, report, others } = contents;
     let facts = FactsView {
         narrowest: feedback.narrowest.into(),
         asked: report.asked.into(),

@@ -1,4 +1,4 @@
-//! What workers contribute, and what the sum has to be.
+//! Contributions of workers, and the bounds that their sum must keep.
 
 use thalweg_aggregate::{Numeric, Reliability};
 use thalweg_core::{Element, Rng};
@@ -55,7 +55,7 @@ pub struct Oracle {
     rounding: Option<Rounding>,
     servers: u32,
     reliability: Reliability,
-    /// What each worker got that still lives.
+    /// Result at each worker that still lives.
     held: Vec<Option<Held>>,
 }
 
@@ -92,7 +92,7 @@ struct Held {
     /// From which value on it has sums.
     from: usize,
     sum: Vec<f32>,
-    /// Who is missing in the fragment of each value, by rank.
+    /// Ranks that are missing in the fragment of each value.
     missing: Vec<Vec<u32>>,
 }
 
@@ -152,7 +152,7 @@ impl Oracle {
             }
             let from = from.div_ceil(self.fragment_values);
             if missing[from..] != other.missing[from..] {
-                return Err("two workers were told of different contributors".to_owned());
+                return Err("two workers have reports of different contributors".to_owned());
             }
         }
         self.held[rank] = Some(Held { from, sum: sum.to_vec(), missing });
@@ -182,7 +182,7 @@ impl Oracle {
         self.held[rank] = None;
     }
 
-    /// The sum is that of those who are said to be in it.
+    /// The sum is that of the ranks that are reported to be in it.
     fn check_value(&self, at: usize, value: f32, missing: &[u32]) -> Result<(), String> {
         let is_there = |(rank, _): &(u32, _)| !missing.contains(rank);
         let parts = || {
@@ -216,7 +216,7 @@ impl Oracle {
         Err(format!("value {at} is {value}, not within {allowed} of {exact}"))
     }
 
-    /// What rounding every contribution to fixed point may cost, with the smallest scale that can be
+    /// Error bound of rounding every contribution to fixed point, with the smallest scale that can be
     /// chosen.
     fn step(&self) -> f64 {
         let workers = self.tensors.len() as f64;

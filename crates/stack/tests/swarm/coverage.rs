@@ -1,4 +1,4 @@
-//! What happened in runs. A swarm that never meets a case does not test it.
+//! Counters of what happened in runs. A swarm that never meets a case does not test it.
 
 use thalweg_aggregate::switch;
 use thalweg_core::JobId;
@@ -7,7 +7,7 @@ use thalweg_stack::{Participant, TrainingHost};
 
 macro_rules! coverage {
     ($($name:ident),+ $(,)?) => {
-        /// How often each thing happened, at machines that lived to the end.
+        /// Number of times that each thing happened, at machines that lived to the end.
         #[derive(Clone, Copy, Debug, Default)]
         pub struct Coverage {
             $($name: u64),+

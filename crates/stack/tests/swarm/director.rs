@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_aggregate::join::{
     AGE_FRAGMENTS, Instruction, JobSpec, JoinError, Membership, Message, Process, Registrar,
 };
-use thalweg_aggregate::{JobParameters, Manner, Setup, Switch, Worker, server, switch, worker};
+use thalweg_aggregate::{JobParameters, Setup, SumOptions, Switch, Worker, server, switch, worker};
 use thalweg_collective::Event as SumEvent;
 use thalweg_core::{Checked, JobId, NodeId, Operation, Rng, Span, Time};
 use thalweg_fabric::{Director, Hosts, Program};
@@ -19,7 +19,7 @@ use thalweg_wire::tag::{Key, Secrets};
 use crate::contents::{self, Oracle};
 use crate::plan::{Plan, Stall};
 
-/// What is on its way over the control channel, or due at a time.
+/// Message in flight over the control channel, or an action that is due at a time.
 #[derive(Clone)]
 enum Mail {
     Tell(Message),
@@ -38,7 +38,7 @@ enum Mail {
         rank: usize,
         life: u64,
     },
-    /// Whoever waits is reminded.
+    /// Participants that wait are reminded.
     Remind(usize),
     /// A server that restarted says so, until it is set up again.
     Restarted(Process),
@@ -56,7 +56,7 @@ pub struct Swarm<'a> {
     /// Of servers that have restarted.
     server_lives: BTreeMap<NodeId, u64>,
     jobs: Vec<Job>,
-    /// What went wrong first.
+    /// The first failure.
     pub failure: Option<String>,
 }
 
@@ -65,13 +65,13 @@ struct Job {
     oracles: Vec<Oracle>,
     /// The first fragment of each operation, and one past the last.
     firsts: Vec<u64>,
-    seats: Vec<Seat>,
+    ranks: Vec<RankState>,
     /// True if it has ended because ranks differ.
     has_failed: bool,
 }
 
-/// What the control side knows of a worker.
-struct Seat {
+/// State of a worker, as the control side knows it.
+struct RankState {
     life: u64,
     membership: Membership,
     /// The operation that it began with; `None` before it was set up.
@@ -138,19 +138,19 @@ impl<'a> Swarm<'a> {
         Program::addressed(Box::new(Checked::new(machine)))
     }
 
-    /// Who has not finished, for the report of a run that did not end.
+    /// Ranks that have not finished, for the report of a run that did not end.
     pub fn unfinished(&self) -> Vec<String> {
-        let seats = self.jobs.iter().enumerate().flat_map(|(job, state)| {
-            let open = move |(rank, seat): (usize, &Seat)| {
+        let ranks = self.jobs.iter().enumerate().flat_map(|(job, state)| {
+            let open = move |(rank, state): (usize, &RankState)| {
                 let last = self.plan.jobs[job].operations.len();
-                (!seat.is_done(last)).then(|| {
-                    let Seat { first, submitted, finished, .. } = seat;
+                (!state.is_done(last)).then(|| {
+                    let RankState { first, submitted, finished, .. } = state;
                     format!("job {job} rank {rank}: from {first:?}, {submitted} submitted, {finished} finished")
                 })
             };
-            state.seats.iter().enumerate().filter_map(open)
+            state.ranks.iter().enumerate().filter_map(open)
         });
-        seats.collect()
+        ranks.collect()
     }
 
     fn register(&mut self, job: usize) {
@@ -177,19 +177,19 @@ impl<'a> Swarm<'a> {
         let operations = 0..plan.operations.len();
         let oracle = |operation| Oracle::new(self.plan.seed, job, plan, operation);
         let oracles = operations.map(oracle).collect();
-        let seats = (0..plan.workers.len()).map(|rank| self.seat(id, job, rank)).collect();
+        let ranks = (0..plan.workers.len()).map(|rank| self.state(id, job, rank)).collect();
         self.post(plan.start, Mail::Begin(job));
-        self.jobs.push(Job { id, oracles, firsts, seats, has_failed: false });
+        self.jobs.push(Job { id, oracles, firsts, ranks, has_failed: false });
     }
 
     /// A worker's process that has just begun.
-    fn seat(&mut self, id: JobId, job: usize, rank: usize) -> Seat {
+    fn state(&mut self, id: JobId, job: usize, rank: usize) -> RankState {
         self.lives += 1;
         let plan = &self.plan.jobs[job];
         let node = plan.workers[rank];
         let paths = plan.servers.iter().map(|&server| self.plan.path(plan, node, server));
         let process = Process { node, life: self.lives };
-        Seat {
+        RankState {
             life: self.lives,
             membership: Membership::new(id, process, paths.collect()),
             first: None,
@@ -227,17 +227,17 @@ impl<'a> Swarm<'a> {
     fn handle_mail(&mut self, now: Time, mail: Mail, hosts: &mut Hosts<'_, Checked<TrainingHost>>) {
         match mail {
             Mail::Begin(job) => {
-                (0..self.jobs[job].seats.len()).for_each(|rank| self.ask_to_join(now, job, rank));
+                (0..self.jobs[job].ranks.len()).for_each(|rank| self.ask_to_join(now, job, rank));
                 self.post(now + Span::from_us(500), Mail::Remind(job));
             }
             Mail::Again { job, rank, life } => {
-                let seat = &self.jobs[job].seats[rank];
-                if seat.life == life && seat.first.is_none() {
+                let state = &self.jobs[job].ranks[rank];
+                if state.life == life && state.first.is_none() {
                     self.ask_to_join(now, job, rank);
                 }
             }
             Mail::Late { job, rank, life } => {
-                if self.jobs[job].seats[rank].life == life {
+                if self.jobs[job].ranks[rank].life == life {
                     let node = self.plan.jobs[job].workers[rank];
                     self.submit(now, job, rank, hosts.machine(node));
                 }
@@ -264,23 +264,23 @@ impl<'a> Swarm<'a> {
         }
     }
 
-    /// What is refused or stale is repeated until it fits. Who finds its seat taken by its former life
-    /// knows that this one is gone.
+    /// Messages that are refused or stale are repeated until they fit. A worker that finds its rank taken by its
+    /// former life reports that life as lost.
     fn tell(&mut self, message: Message) {
-        let told = (message.clone(), self.registrar.handle(message));
-        let (Message::Join { job, process, .. }, Err(JoinError::Taken { holder, .. })) = told
+        let outcome = (message.clone(), self.registrar.handle(message));
+        let (Message::Join { job, process, .. }, Err(JoinError::Taken { holder, .. })) = outcome
         else {
             return;
         };
-        let is_current = self.seat_of(job, process.node).1.life == process.life;
+        let is_current = self.state_of(job, process.node).1.life == process.life;
         if holder.node == process.node && is_current {
             drop(self.registrar.handle(Message::Lost { job, process: holder }));
         }
     }
 
     fn ask_to_join(&mut self, now: Time, job: usize, rank: usize) {
-        let seat = &self.jobs[job].seats[rank];
-        let (message, life) = (seat.membership.join(Some(rank as u32)), seat.life);
+        let state = &self.jobs[job].ranks[rank];
+        let (message, life) = (state.membership.join(Some(rank as u32)), state.life);
         if !self.is_down(now, self.plan.jobs[job].workers[rank]) {
             self.send(now, Mail::Tell(message));
         }
@@ -306,15 +306,15 @@ impl<'a> Swarm<'a> {
             Instruction::Report { process, job, .. } if !self.is_down(now, process.node) => {
                 let worker = hosts.machine(process.node).worker_mut(*job);
                 let watermark = worker.as_ref().map_or(0, |worker| worker.watermark());
-                let (_, seat) = self.seat_of(*job, process.node);
-                if let Some(answer) = seat.membership.answer(&instruction, watermark) {
+                let (_, state) = self.state_of(*job, process.node);
+                if let Some(answer) = state.membership.answer(&instruction, watermark) {
                     worker.map(Worker::pause);
                     self.send(now, Mail::Tell(answer));
                 }
             }
             Instruction::AdoptWorker { process, setup, .. } if !self.is_down(now, process.node) => {
-                let (job, seat) = self.seat_of(setup.job, process.node);
-                if let Some((rank, setup)) = seat.membership.adopt(&instruction) {
+                let (job, state) = self.state_of(setup.job, process.node);
+                if let Some((rank, setup)) = state.membership.adopt(&instruction) {
                     self.adopt(now, job, rank, &setup, hosts.machine(process.node));
                 }
             }
@@ -336,7 +336,7 @@ impl<'a> Swarm<'a> {
         host: &mut TrainingHost,
     ) {
         let plan = &self.plan.jobs[job];
-        if self.jobs[job].seats[rank as usize].first.is_none() {
+        if self.jobs[job].ranks[rank as usize].first.is_none() {
             let firsts = &self.jobs[job].firsts;
             // When nobody remembers anything, numbers begin again at a new age.
             let age = setup.resume_from - setup.resume_from % AGE_FRAGMENTS;
@@ -355,8 +355,8 @@ impl<'a> Swarm<'a> {
             let worker = Worker::resuming(config, Operation(first as u64), age + firsts[first]);
             let worker = Box::new(worker.expect("settings that are drawn work"));
             host.enter(setup.job, Participant::Aggregate(worker));
-            let seat = &mut self.jobs[job].seats[rank as usize];
-            (seat.first, seat.submitted, seat.finished) = (Some(first), first, first);
+            let state = &mut self.jobs[job].ranks[rank as usize];
+            (state.first, state.submitted, state.finished) = (Some(first), first, first);
             self.submit(now, job, rank as usize, host);
         }
         let worker = host.worker_mut(setup.job).expect("it has entered");
@@ -367,28 +367,28 @@ impl<'a> Swarm<'a> {
     /// Hands over the next operation, or all of them.
     fn submit(&mut self, now: Time, job: usize, rank: usize, host: &mut TrainingHost) {
         let plan = &self.plan.jobs[job];
-        let Job { id, seats, has_failed, .. } = &mut self.jobs[job];
-        let (id, seat) = (*id, &mut seats[rank]);
-        if *has_failed || seat.late_until.is_some_and(|until| now < until) {
+        let Job { id, ranks, has_failed, .. } = &mut self.jobs[job];
+        let (id, state) = (*id, &mut ranks[rank]);
+        if *has_failed || state.late_until.is_some_and(|until| now < until) {
             return;
         }
-        while seat.submitted < plan.operations.len() {
-            let values = contents::tensor(self.plan.seed, job, plan, rank, seat.submitted);
-            let is_late = |stall: &Stall| stall.rank == rank && stall.operation == seat.submitted;
+        while state.submitted < plan.operations.len() {
+            let values = contents::tensor(self.plan.seed, job, plan, rank, state.submitted);
+            let is_late = |stall: &Stall| stall.rank == rank && stall.operation == state.submitted;
             if let Some(stall) = plan.stall.filter(is_late)
-                && seat.late_until.is_none()
+                && state.late_until.is_none()
             {
-                let (until, life) = (now + stall.span, seat.life);
-                seat.late_until = Some(until);
+                let (until, life) = (now + stall.span, state.life);
+                state.late_until = Some(until);
                 return self.post(until, Mail::Late { job, rank, life });
             }
-            let at = seat.submitted;
+            let at = state.submitted;
             let fingerprint = Some(plan.fingerprint(rank, at));
-            let options = Manner { fingerprint, ..plan.reliabilities[at].into() };
+            let options = SumOptions { fingerprint, ..plan.reliabilities[at].into() };
             let worker = host.worker_mut(id).expect("it has entered");
             let operation = worker.submit_with(now, values, options);
-            assert_eq!(operation, Operation(seat.submitted as u64));
-            seat.submitted += 1;
+            assert_eq!(operation, Operation(state.submitted as u64));
+            state.submitted += 1;
             if !plan.all_at_once {
                 return;
             }
@@ -424,8 +424,8 @@ impl<'a> Swarm<'a> {
                 continue;
             };
             let id = self.jobs[job].id;
-            let process = Process { node, life: self.jobs[job].seats[rank].life };
-            self.jobs[job].seats[rank] = self.seat(id, job, rank);
+            let process = Process { node, life: self.jobs[job].ranks[rank].life };
+            self.jobs[job].ranks[rank] = self.state(id, job, rank);
             self.jobs[job].oracles.iter_mut().for_each(|oracle| oracle.forget(rank));
             self.send(now, Mail::Tell(Message::Lost { job: id, process }));
             if self.mail.values().all(|mail| !matches!(mail, Mail::Begin(own) if *own == job)) {
@@ -434,10 +434,10 @@ impl<'a> Swarm<'a> {
         }
     }
 
-    fn seat_of(&mut self, job: JobId, node: NodeId) -> (usize, &mut Seat) {
-        let index = self.jobs.iter().position(|own| own.id == job).expect("a job of ours");
+    fn state_of(&mut self, job: JobId, node: NodeId) -> (usize, &mut RankState) {
+        let index = self.jobs.iter().position(|own| own.id == job).expect("a job of the swarm");
         let rank = self.plan.jobs[index].workers.iter().position(|&worker| worker == node);
-        (index, &mut self.jobs[index].seats[rank.expect("a worker of it")])
+        (index, &mut self.jobs[index].ranks[rank.expect("a worker of it")])
     }
 
     fn finish(
@@ -447,11 +447,11 @@ impl<'a> Swarm<'a> {
         tensor: &Tensor,
         coverage: &Coverage,
     ) -> (usize, usize) {
-        let index = self.jobs.iter().position(|own| own.id == job).expect("a job of ours");
+        let index = self.jobs.iter().position(|own| own.id == job).expect("a job of the swarm");
         let plan = &self.plan.jobs[index];
         let rank = plan.workers.iter().position(|&worker| worker == node).expect("its worker");
         let state = &mut self.jobs[index];
-        state.seats[rank].finished += 1;
+        state.ranks[rank].finished += 1;
         let wide = contents::widened(tensor);
         let checked = state.oracles[operation.0 as usize].check(rank, &wide, coverage);
         if let Err(problem) = checked {
@@ -462,7 +462,7 @@ impl<'a> Swarm<'a> {
     }
 }
 
-impl Seat {
+impl RankState {
     fn is_done(&self, operations: usize) -> bool {
         self.first.is_some() && self.finished == operations
     }
@@ -527,7 +527,7 @@ impl Director<Checked<TrainingHost>> for Swarm<'_> {
     fn is_done(&mut self) -> bool {
         let is_done = |(job, state): (usize, &Job)| {
             let operations = self.plan.jobs[job].operations.len();
-            state.has_failed || state.seats.iter().all(|seat| seat.is_done(operations))
+            state.has_failed || state.ranks.iter().all(|state| state.is_done(operations))
         };
         self.failure.is_some() || self.jobs.iter().enumerate().all(is_done)
     }

@@ -113,8 +113,8 @@ fn message(panic: &dyn Any) -> &str {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
-/// A number from the environment: how a replay is told its seed.
-#[expect(clippy::disallowed_methods, reason = "a test is told which seed to replay")]
+/// A number from the environment, which gives a replay its seed.
+#[expect(clippy::disallowed_methods, reason = "the environment names the seed to replay")]
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! What one seed stands for: a network, jobs on it, and what goes wrong.
+//! Scenario that one seed stands for: a network, jobs on it, and what goes wrong.
 
 use thalweg_aggregate::{Indexing, Numeric, Recovery, Reliability};
 use thalweg_core::{Element, Fingerprint, NodeId, Rate, Reduction, Rng, Span, Time};
@@ -43,7 +43,7 @@ pub struct JobPlan {
     pub way: Way,
     /// Values of each operation.
     pub operations: Vec<u64>,
-    /// How reliable each operation is.
+    /// Reliability of each operation.
     pub reliabilities: Vec<Reliability>,
     /// Rule for important fragments of bounded operations, of each worker.
     pub importance: Vec<Importance>,
@@ -89,11 +89,11 @@ pub struct Difference {
     pub reduction: Reduction,
 }
 
-/// Which switches sum for a job.
+/// Switches that sum for a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// None: everything is summed at the server.
-    Straight,
+    Bypass,
     /// The worker's own.
     Rack,
     /// The worker's own and the server's.
@@ -102,7 +102,7 @@ pub enum Way {
     ThreeLevels,
 }
 
-/// What tensors hold.
+/// Contents of tensors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
     /// Numbers that fit fixed point whatever is added.
@@ -291,13 +291,13 @@ impl Plan {
         (self.hosts()..self.hosts() + self.racks + self.spines).map(NodeId)
     }
 
-    /// The switches that sum for a worker of a job on the way to a server. Trees of a job take turns at the spines.
+    /// The switches that sum for a worker of a job along the path to a server. Trees of a job take turns at the spines.
     pub fn path(&self, job: &JobPlan, worker: NodeId, server: NodeId) -> Vec<NodeId> {
         let rack = |host: NodeId| NodeId(self.hosts() + host.0 / self.hosts_per_rack);
         let spine = NodeId(self.hosts() + self.racks + job.tree % self.spines);
         let (own, last) = (rack(worker), rack(server));
         match job.way {
-            Way::Straight => vec![],
+            Way::Bypass => vec![],
             Way::Rack => vec![own],
             _ if own == last => vec![last],
             Way::TwoLevels => vec![own, last],
@@ -394,7 +394,7 @@ impl JobPlan {
             tree: 0,
             servers: nodes[..servers].to_vec(),
             workers: nodes[first..first + workers].to_vec(),
-            way: [Way::TwoLevels, Way::TwoLevels, Way::ThreeLevels, Way::Rack, Way::Straight]
+            way: [Way::TwoLevels, Way::TwoLevels, Way::ThreeLevels, Way::Rack, Way::Bypass]
                 [draw.below(5) as usize],
             reliabilities: vec![Reliability::Exact; operations.len()],
             importance: Vec::new(),

@@ -284,7 +284,7 @@ impl Attacker {
         Parameter {
             next_aggregator: Some(3),
             next_distance: self.rng.below(100) as u16,
-            everyone_distance: self.rng.below(100) as u16,
+            job_watermark_distance: self.rng.below(100) as u16,
             congested: self.rng.chance(0.5),
             repeat: self.rng.chance(0.1),
             ..Parameter::sum(identity, aggregator, numbers, self.server, 1)
@@ -295,7 +295,7 @@ impl Attacker {
         let (aggregator, branch) = (self.aggregator(), self.branch());
         Query {
             watermark_distance: self.rng.below(100) as u16,
-            heard_distance: self.rng.below(100) as i32 - 50,
+            received_distance: self.rng.below(100) as i32 - 50,
             bypass: self.rng.chance(0.3),
             awaited: self.rng.chance(0.3),
             ..Query::new(identity, aggregator, self.server, branch)
@@ -311,7 +311,7 @@ impl Attacker {
             level: 0,
             wanted: self.rng.bits() as u32,
             bypass: self.rng.chance(0.3),
-            afresh: self.rng.chance(0.3),
+            restart: self.rng.chance(0.3),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a switch has to know of a job, as soft state.
+//! State of a job that a switch needs, as soft state.
 
 use thalweg_core::{Header, JobId, NodeId};
 use zerocopy::byteorder::little_endian::U32;
@@ -21,17 +21,17 @@ pub const CHILDREN_MAX: usize = STATIONS_MAX * FAN_IN_MAX as usize;
 /// bits. They stand in the body, one [`StationBytes`] each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announcement {
-    /// Whose tree it is.
+    /// Job of the tree.
     pub job: JobId,
-    /// Which set-up of the job.
+    /// Number of the job's set-up.
     pub epoch: u32,
     /// The root of the tree.
     pub server: NodeId,
-    /// Where sums are sent on to: the next switch, or the server.
+    /// Next hop of sums: the next switch, or the server.
     pub parent: NodeId,
     /// The level of the switch in this tree.
     pub level: u8,
-    /// How many stations the body holds.
+    /// Number of stations in the body.
     pub stations: u8,
     /// The children that are switches, by station: bit *i* of a station is its child *i*. What goes to switches is
     /// sealed for them (E-13).
@@ -44,9 +44,9 @@ pub struct Announcement {
 )]
 #[repr(C)]
 pub struct StationBytes {
-    /// Its place at every level above its own; zero at and below.
+    /// Place of the station at every level above its own; zero at and below.
     pub places: [u8; LEVELS],
-    /// How many children it has.
+    /// Number of children.
     pub count: U32,
     /// The nodes to send to, in the order of their places; zero beyond the count.
     pub children: [U32; FAN_IN_MAX as usize],
@@ -55,9 +55,9 @@ pub struct StationBytes {
 /// A switch tells the server that it does not know a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Notice {
-    /// Whose tree it is.
+    /// Job of the tree.
     pub job: JobId,
-    /// Which set-up of the job.
+    /// Number of the job's set-up.
     pub epoch: u32,
     /// The switch that wants to know.
     pub switch: NodeId,
@@ -113,7 +113,7 @@ impl Announcement {
         })
     }
 
-    /// How long the body is.
+    /// Length of a body with this number of stations.
     pub const fn body_bytes(stations: usize) -> usize {
         stations * size_of::<StationBytes>()
     }
@@ -140,7 +140,7 @@ impl StationBytes {
         }
     }
 
-    /// Whether it keeps the rules, in a switch of this level.
+    /// True if the station keeps the rules, in a switch of this level.
     fn fits(&self, level: u8) -> bool {
         let count = self.count.get();
         let (below, above) = self.places.split_at((usize::from(level) + 1).min(LEVELS));

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use crate::int24::U24_MAX;
 
-/// How much of an operation may be missing, in 256ths, rounded down: what fits into a query.
+/// Share of an operation that may be missing, in 256ths, rounded down: it fits into a query.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LossShare(u8);
 
@@ -19,25 +19,25 @@ impl LossShare {
         LossShare(parts)
     }
 
-    /// How many 256ths it is.
+    /// The share in 256ths.
     pub const fn parts(self) -> u8 {
         self.0
     }
 
-    /// How many of so many fragments one worker may miss.
+    /// Number of these fragments that one worker may miss.
     pub const fn of(self, fragments: u32) -> u32 {
         ((fragments as u64 * self.0 as u64) >> 8) as u32
     }
 }
 
-/// What a query says about an operation that need not be exact (T-02).
+/// Description of an operation that need not be exact, as a query carries it (T-02).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounded {
-    /// How far below the fragment the operation's first one lies: below `fragments`.
+    /// Distance from the operation's first fragment to this one: below `fragments`.
     pub first_distance: u32,
-    /// How many fragments the operation has, at most [`Bounded::FRAGMENTS_MAX`].
+    /// Number of the operation's fragments, at most [`Bounded::FRAGMENTS_MAX`].
     pub fragments: u32,
-    /// How much of it each worker may miss.
+    /// Share of it that each worker may miss.
     pub share: LossShare,
 }
 
@@ -52,7 +52,7 @@ impl Bounded {
     }
 }
 
-/// Whose contributions a finished sum lacks: at least one rank's.
+/// Ranks whose contributions a finished sum lacks: at least one.
 ///
 /// With up to 32 workers any of them, one bit each; with more, one rank or two. Each half of the bits
 /// is then a rank plus one, the lower rank in the lower half, and zero in the upper for nobody.
@@ -63,7 +63,7 @@ impl Absent {
     /// The workers that bits can name one by one.
     const BITS: u32 = u32::BITS;
 
-    /// Names ranks of so many workers, in any order, each once. `None` if there are none, or more than
+    /// Names ranks of a job of `workers`, in any order, each once. `None` if there are no ranks, or more than
     /// can be named.
     pub fn of(ranks: impl IntoIterator<Item = u32>, workers: u32) -> Option<Absent> {
         let mut bits = 0;
@@ -89,7 +89,7 @@ impl Absent {
         }
     }
 
-    /// The ranks, in order, of so many workers.
+    /// The ranks, in order, of a job of `workers`.
     pub fn ranks(self, workers: u32) -> impl Iterator<Item = u32> {
         let bits = self.bits();
         let by_bit = (0..workers.min(Absent::BITS)).filter(move |rank| bits >> rank & 1 == 1);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// How many levels of switches a header has room for.
+/// Number of levels of switches that a header can name.
 pub const LEVELS: usize = 4;
 
 /// The largest fan-in of a switch: one bit of a bitmap each.
@@ -23,7 +23,7 @@ const PLACE_MASK: u64 = (1 << (LEVEL_BITS - FAN_IN_BITS)) - 1;
 /// The fan-ins of all levels.
 const FAN_INS: u64 = FAN_IN_MASK * ONES;
 
-/// Which switches a contribution passes, from the worker to the server: how many children each waits
+/// Switches that a contribution passes, from the worker to the server: the number of children that each waits
 /// for, and which of them this one is.
 ///
 /// Level 0 is the switch of the worker's rack; the last level used is that of the server's rack. A
@@ -38,7 +38,7 @@ pub struct Branch(u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SharedBranch([u8; BRANCH_BYTES]);
 
-/// Why fan-ins and places do not describe a branch. Whoever set up the job is at fault.
+/// Reason why fan-ins and places do not describe a branch. The job's set-up is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum BranchError {
     /// No switch to pass, not even a virtual one, leaves a worker without a place.
@@ -52,7 +52,7 @@ pub enum BranchError {
     FanIn {
         /// The level.
         level: u8,
-        /// Its fan-in.
+        /// Fan-in of the level.
         fan_in: u8,
     },
     /// Bits behind the last level.
@@ -138,7 +138,7 @@ impl Branch {
         Branch::new(self.fan_ins(), self.places()).err().unwrap_or(BranchError::Reserved)
     }
 
-    /// The level of the first switch on the way.
+    /// The level of the first switch on this branch.
     #[inline]
     pub fn entry(&self) -> u8 {
         ((self.0 & FAN_INS).trailing_zeros() / LEVEL_BITS) as u8
@@ -169,7 +169,7 @@ impl Branch {
         !self.has(level) && level > 0 && self.has(level - 1)
     }
 
-    /// How many children the switch of a level waits for; 0 where the level is unused.
+    /// Number of children that the switch of a level waits for; 0 where the level is unused.
     #[inline]
     pub fn fan_in(&self, level: u8) -> u8 {
         (self.at_and_above(level) & FAN_IN_MASK) as u8

@@ -1,4 +1,4 @@
-//! Values on their way to the server.
+//! Values that travel towards the server.
 
 use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -21,20 +21,20 @@ use crate::prefix::{Kind, Prefix, header_view};
 /// every level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gradient {
-    /// Which fragment it is.
+    /// Fragment of the values.
     pub identity: Identity,
-    /// Which aggregator sums it, in every switch on the way: below
+    /// Aggregator that sums it, in every switch along the path: below
     /// [`AGGREGATORS_MAX`](super::AGGREGATORS_MAX).
     pub aggregator: u32,
-    /// What the values are. How many there are follows from the length of the body.
+    /// Format of the values. Their number follows from the length of the body.
     pub numbers: Numbers,
     /// The server that completes the sum: the root of the tree that `branch` is a part of.
     pub server: NodeId,
-    /// How far below this fragment the sender's watermark lies. Everything below the watermark is
+    /// Distance from the sender's watermark up to this fragment. Everything below the watermark is
     /// complete at the sender, or at all senders of a sum: the server may forget it when all are
     /// past it, and switches may free it.
     pub watermark_distance: u16,
-    /// Which children of the switch at `bitmap_level` have contributed; a worker that sends its own
+    /// Children of the switch at `bitmap_level` that have contributed; a worker that sends its own
     /// values names itself at the level where it enters.
     pub bitmap: u32,
     /// The level that `bitmap` belongs to: at most `level`, since it was summed below.
@@ -42,9 +42,9 @@ pub struct Gradient {
     /// The level of the switch that it comes to next; [`Branch::end`] on the last stretch, to the
     /// server.
     pub level: u8,
-    /// The switches on the way.
+    /// The switches along the path.
     pub branch: Branch,
-    /// How large the numbers are that the sender will send when this fragment is answered.
+    /// Magnitude of the numbers that the sender will send when this fragment is answered.
     pub next_magnitude: Magnitude,
     /// Importance of the contributions in it (M-20). Means nothing in a result, and is not sent.
     pub importance: SumImportance,

@@ -1,4 +1,4 @@
-//! How values of a body stand for numbers.
+//! Encoding of numbers as values of a body.
 
 use super::AggregateError;
 
@@ -16,7 +16,7 @@ pub(super) const BF16: u8 = 2;
 /// Body format: `f16`.
 pub(super) const F16: u8 = 3;
 
-/// What the values of a body are.
+/// Format of the values of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Numbers {
     /// `i32` in fixed point: the number times this scale, rounded to nearest.
@@ -99,7 +99,7 @@ impl Scale {
         f32::from_bits(self.0)
     }
 
-    /// Its bits as they travel.
+    /// Bits of the scale on the wire.
     #[inline]
     pub fn bits(self) -> u32 {
         self.0
@@ -111,7 +111,7 @@ impl Scale {
     }
 }
 
-/// How large numbers are, to the next power of two: the biased exponent of an `f32`.
+/// Magnitude of numbers, to the next power of two: the biased exponent of an `f32`.
 ///
 /// One byte says enough to choose a scale, and the largest of many is the largest byte, so any switch
 /// can merge them: the largest magnitude is the smallest scale.

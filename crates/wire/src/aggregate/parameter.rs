@@ -1,4 +1,4 @@
-//! Sums on their way back to the workers.
+//! Sums that travel back to the workers.
 
 use thalweg_core::{Header, NodeId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -16,33 +16,33 @@ use crate::prefix::{Kind, Prefix, header_view};
 /// that it passes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameter {
-    /// Which fragment it answers.
+    /// Fragment that it answers.
     pub identity: Identity,
-    /// Where the fragment was summed: what switches free.
+    /// Index at which the fragment was summed: switches free it.
     pub aggregator: u32,
-    /// What the values are. How many there are follows from the length of the body.
+    /// Format of the values. Their number follows from the length of the body.
     pub numbers: Numbers,
     /// The server that sends it: the root of the tree that it goes down.
     pub server: NodeId,
-    /// What fragments are to use that would have used `aggregator`.
+    /// Aggregator for fragments that would have used `aggregator`.
     pub next_aggregator: Option<u32>,
     /// The scale to use from now on.
     pub next_scale: Option<Scale>,
-    /// How far above this fragment the first one lies for which the two above hold, the same for all
+    /// Distance from this fragment up to the first one for which the two above hold, the same for all
     /// workers, so that they change together. Means nothing without either, and is then sent as
     /// zero.
     pub next_distance: u16,
     /// Everything that lies at least so far below this fragment is complete at every worker: nobody
     /// will ask for it again.
-    pub everyone_distance: u16,
+    pub job_watermark_distance: u16,
     /// The level from which it comes: only stations below it take it, so that it cannot go round.
     pub level: u8,
-    /// Whether a queue was congested on the way up.
+    /// True if a queue was congested on the path up.
     pub congested: bool,
-    /// Whether this is no sum, but asks the workers for floats in the next attempt, straight to the
+    /// True if this is no sum, but asks the workers to send floats in the next attempt directly to the
     /// server: the sum left the range of fixed point.
     pub repeat: bool,
-    /// Whose contributions the sum lacks (T-02). Such a sum brings no changes: it is sent with neither
+    /// Ranks whose contributions the sum lacks (T-02). Such a sum brings no changes: it is sent with neither
     /// `next_aggregator` nor `next_scale`, and refused with either or as a repeat.
     pub absent: Option<Absent>,
     /// True if the server has paid for the copies that switches make of it (E-13). Means nothing to a worker.
@@ -65,7 +65,7 @@ header_view! {
         attempt: u8 = parameter.identity.attempt,
         next_scale: U32 = parameter.next_scale.map_or(0, Scale::bits),
         next_distance: U16 = if parameter.has_changes() { parameter.next_distance } else { 0 },
-        everyone_distance: U16 = parameter.everyone_distance,
+        job_watermark_distance: U16 = parameter.job_watermark_distance,
         flags: u8 = parameter.flags(),
         /// The upper half is zero: bits 4 to 6 are for the class of the gradients that it answers.
         format: u8 = parameter.numbers.format(),
@@ -94,7 +94,7 @@ impl Parameter {
             next_aggregator: None,
             next_scale: None,
             next_distance: 0,
-            everyone_distance: 0,
+            job_watermark_distance: 0,
             level,
             congested: false,
             repeat: false,
@@ -109,8 +109,8 @@ impl Parameter {
     }
 
     /// Everything below this number is complete at every worker.
-    pub fn everyone(&self) -> u64 {
-        self.identity.sequence.saturating_sub(u64::from(self.everyone_distance))
+    pub fn job_watermark(&self) -> u64 {
+        self.identity.sequence.saturating_sub(u64::from(self.job_watermark_distance))
     }
 
     #[inline]
@@ -177,7 +177,7 @@ impl ParameterView {
                 .then(|| Scale::read(self.next_scale.get()))
                 .transpose()?,
             next_distance: self.next_distance.get(),
-            everyone_distance: self.everyone_distance.get(),
+            job_watermark_distance: self.job_watermark_distance.get(),
             level: self.level,
             congested: is_set(CONGESTED),
             repeat: is_set(REPEAT),

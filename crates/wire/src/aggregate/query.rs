@@ -23,7 +23,7 @@ const IMPORTANT: u8 = 1 << 3;
 pub struct Query {
     /// The fragment that the worker misses.
     pub identity: Identity,
-    /// Which aggregator sums it.
+    /// Aggregator that sums it.
     pub aggregator: u32,
     /// The root of the tree.
     pub server: NodeId,
@@ -31,12 +31,12 @@ pub struct Query {
     pub branch: Branch,
     /// The level of the next switch.
     pub level: u8,
-    /// How far below the fragment the worker's watermark lies.
+    /// Distance from the worker's watermark up to the fragment.
     pub watermark_distance: u16,
     /// Distance from the fragment to the one whose sum arrived last, above it or below; zero if time alone makes
     /// the worker ask. At most 2²³ either way.
-    pub heard_distance: i32,
-    /// Whether it is for the server alone.
+    pub received_distance: i32,
+    /// True if it is for the server alone.
     pub bypass: bool,
     /// True if the last switch that it passed has sent the whole sum on and waits for the result as well: nobody below
     /// has it. Workers send no such query.
@@ -54,7 +54,7 @@ header_view! {
     {
         sequence: U64 = query.identity.sequence,
         operation: U32 = query.identity.operation,
-        heard_distance: I24 = query.heard_distance,
+        received_distance: I24 = query.received_distance,
         share: u8 = query.bounded.map_or(0, |bounded| bounded.share.parts()),
         server: U32 = query.server.0,
         first_distance: U24 = query.bounded.map_or(0, |bounded| bounded.first_distance),
@@ -82,7 +82,7 @@ impl Query {
             branch,
             level: branch.entry(),
             watermark_distance: 0,
-            heard_distance: 0,
+            received_distance: 0,
             bypass: false,
             awaited: false,
             bounded: None,
@@ -101,7 +101,7 @@ impl Query {
             branch: Branch::unpack(view.branch)?,
             level: view.level,
             watermark_distance: view.watermark_distance.get(),
-            heard_distance: view.heard_distance.get(),
+            received_distance: view.received_distance.get(),
             bypass: view.flags & BYPASS != 0,
             awaited: view.flags & AWAITED != 0,
             bounded: view.bounded()?,
@@ -122,9 +122,10 @@ impl Query {
     }
 
     /// The fragment whose sum arrived last at the worker, where that made it ask.
-    pub fn heard(&self) -> Option<u64> {
-        let heard = self.identity.sequence.checked_add_signed(i64::from(self.heard_distance));
-        heard.filter(|_| self.heard_distance != 0)
+    pub fn last_received(&self) -> Option<u64> {
+        let last_received =
+            self.identity.sequence.checked_add_signed(i64::from(self.received_distance));
+        last_received.filter(|_| self.received_distance != 0)
     }
 }
 
@@ -166,7 +167,7 @@ mod tests {
         let branch = Branch::new([4, 2, 0, 0], [3, 1, 0, 0]).unwrap();
         Query {
             watermark_distance: 300,
-            heard_distance: -2,
+            received_distance: -2,
             bypass: true,
             awaited: true,
             ..Query::new(IDENTITY, 9, NodeId(0x0a0b_0c0d), branch)
@@ -178,7 +179,7 @@ mod tests {
         7, 0, 0, 0, 0, 0, 0, 0, // job
         0, 0, 0, 0, 0, 0, 0, 0, // tag
         0xf4, 0x01, 0, 0, 0, 0, 0, 0, // sequence
-        4, 3, 2, 1, 0xfe, 0xff, 0xff, 0, // operation, heard_distance, share
+        4, 3, 2, 1, 0xfe, 0xff, 0xff, 0, // operation, received_distance, share
         0x0d, 0x0c, 0x0b, 0x0a, 0, 0, 0, 0, // server, first_distance, level
         9, 0, 0, 2, 0xc4, 0x10, 0x02, 0, // aggregator, attempt, branch
         0, 0, 0x2c, 0x01, 5, 0, 0, 0, // branch, watermark_distance, flags, fragments
@@ -187,8 +188,8 @@ mod tests {
     #[test]
     fn literal_bytes_have_their_meaning_and_back() {
         assert_literal((&QUERY_BYTES, query()), Query::decode, Query::to_header);
-        assert_eq!((query().watermark(), query().heard()), (200, Some(498)));
-        assert_eq!(Query { heard_distance: 0, ..query() }.heard(), None);
+        assert_eq!((query().watermark(), query().last_received()), (200, Some(498)));
+        assert_eq!(Query { received_distance: 0, ..query() }.last_received(), None);
     }
 
     #[test]
@@ -239,7 +240,7 @@ mod tests {
             (job, sequence, attempt, operation) in any::<(u64, u64, u8, u32)>(),
             (epoch, aggregator) in (0..=EPOCH_MAX, 0..=U24_MAX),
             (server, distance, bypass, awaited) in any::<(u32, u16, bool, bool)>(),
-            (level, heard_distance) in (0..=4_u8, I24::MIN..=I24::MAX),
+            (level, received_distance) in (0..=4_u8, I24::MIN..=I24::MAX),
             bounded in prop::option::of((0..1_u32 << 23, 1..1_u32 << 23, any::<u8>())),
             important in any::<bool>(),
         ) {
@@ -254,7 +255,7 @@ mod tests {
                 server: NodeId(server),
                 level,
                 watermark_distance: distance.min(u16::try_from(sequence).unwrap_or(u16::MAX)),
-                heard_distance,
+                received_distance,
                 bypass,
                 awaited,
                 bounded,

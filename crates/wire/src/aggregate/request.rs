@@ -10,7 +10,7 @@ use crate::int24::U24;
 use crate::prefix::{Kind, Prefix, header_view};
 
 /// Flag: nothing of the sum is left.
-const AFRESH: u8 = 1 << 1;
+const RESTART: u8 = 1 << 1;
 
 /// A packet without body, from a switch that lacks contributions, or from the server, down to those that owe
 /// them (T-10).
@@ -18,7 +18,7 @@ const AFRESH: u8 = 1 << 1;
 pub struct Request {
     /// The fragment that contributions are missing of.
     pub identity: Identity,
-    /// Which aggregator sums it.
+    /// Aggregator that sums it.
     pub aggregator: u32,
     /// The root of the tree.
     pub server: NodeId,
@@ -26,12 +26,12 @@ pub struct Request {
     pub branch: Branch,
     /// The level of the switch that lacks something; [`Branch::end`] or above for the server.
     pub level: u8,
-    /// Which children of that switch owe something.
+    /// Children of that switch that owe something.
     pub wanted: u32,
-    /// Whether the contribution goes past all switches to the server, with the resend flag.
+    /// True if the contribution goes past all switches to the server, with the resend flag.
     pub bypass: bool,
-    /// Whether nothing of the sum is left at the switch, so that the contribution may take an aggregator.
-    pub afresh: bool,
+    /// True if nothing of the sum is left at the switch, so that the contribution may take an aggregator.
+    pub restart: bool,
 }
 
 header_view! {
@@ -48,7 +48,7 @@ header_view! {
         attempt: u8 = request.identity.attempt,
         branch: [u8; BRANCH_BYTES] = request.branch.pack(),
         reserved_middle: [u8; 2] = [0; 2],
-        flags: u8 = flag(request.bypass, BYPASS) | flag(request.afresh, AFRESH),
+        flags: u8 = flag(request.bypass, BYPASS) | flag(request.restart, RESTART),
         level: u8 = request.level,
         reserved_end: [u8; 2] = [0; 2],
     }
@@ -59,7 +59,7 @@ impl Request {
     pub fn decode_checked(prefix: Prefix, header: &Header) -> Result<Request, AggregateError> {
         let view: &RequestView = transmute_ref!(header);
         let prefix = prefix.expect(Kind::AggregateRequest)?;
-        let is_clean = view.flags & !(BYPASS | AFRESH) == 0
+        let is_clean = view.flags & !(BYPASS | RESTART) == 0
             && view.reserved == [0; 4]
             && view.reserved_middle == [0; 2]
             && view.reserved_end == [0; 2];
@@ -77,7 +77,7 @@ impl Request {
             level: view.level,
             wanted: view.wanted.get(),
             bypass: view.flags & BYPASS != 0,
-            afresh: view.flags & AFRESH != 0,
+            restart: view.flags & RESTART != 0,
         })
     }
 }
@@ -109,7 +109,7 @@ mod tests {
             level: 1,
             wanted: 0b10,
             bypass: false,
-            afresh: true,
+            restart: true,
         }
     }
 
@@ -151,7 +151,7 @@ mod tests {
             (job, sequence, attempt, operation) in any::<(u64, u64, u8, u32)>(),
             (epoch, aggregator) in (0..=EPOCH_MAX, 0..=U24_MAX),
             (server, wanted) in any::<(u32, u32)>(),
-            (level, bypass, afresh) in (0..=4_u8, any::<bool>(), any::<bool>()),
+            (level, bypass, restart) in (0..=4_u8, any::<bool>(), any::<bool>()),
         ) {
             let request = Request {
                 identity: Identity { job: JobId(job), epoch, sequence, attempt, operation },
@@ -160,7 +160,7 @@ mod tests {
                 level,
                 wanted,
                 bypass,
-                afresh,
+                restart,
                 ..request()
             };
             prop_assert_eq!(Request::decode(&request.to_header()), Ok(request));

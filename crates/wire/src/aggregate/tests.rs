@@ -44,12 +44,12 @@ const GRADIENT_BYTES: Header = [
     127, // watermark_distance, flags, format, levels, next_magnitude
 ];
 
-/// The sum of all; from fragment 0x2000 on, aggregator 0x2345 is to be replaced.
+/// The sum of all; from fragment 0x2000 on, 0x2345 replaces the aggregator.
 fn parameter() -> Parameter {
     Parameter {
         next_aggregator: Some(0x6789),
         next_distance: 0x1000,
-        everyone_distance: 0x0150,
+        job_watermark_distance: 0x0150,
         congested: true,
         paid: true,
         ..Parameter::sum(IDENTITY, 0x2345, Numbers::Float, NodeId(0x0a0b_0c0d), 3)
@@ -64,7 +64,7 @@ const PARAMETER_BYTES: Header = [
     0x1d, 0x1c, 0x1b, 0x1a, 0, 0, 0, 0, // operation, scale
     0x0d, 0x0c, 0x0b, 0x0a, 0x89, 0x67, 0, 0, // server, next_aggregator
     0x45, 0x23, 0, 2, 0, 0, 0, 0, // aggregator, attempt, next_scale
-    0x00, 0x10, 0x50, 0x01, // next_distance, everyone_distance
+    0x00, 0x10, 0x50, 0x01, // next_distance, job_watermark_distance
     0x25, 0, 3, 0, // flags, format, level, reserved
 ];
 
@@ -73,7 +73,7 @@ fn literal_bytes_have_their_meaning_and_back() {
     assert_literal((&GRADIENT_BYTES, gradient()), Gradient::decode, Gradient::to_header);
     assert_eq!(gradient().watermark(), 0xdd0);
     assert_literal((&PARAMETER_BYTES, parameter()), Parameter::decode, Parameter::to_header);
-    assert_eq!((parameter().next_from(), parameter().everyone()), (0x2000, 0xeb0));
+    assert_eq!((parameter().next_from(), parameter().job_watermark()), (0x2000, 0xeb0));
 }
 
 #[test]
@@ -402,7 +402,7 @@ proptest! {
             next_aggregator,
             next_scale,
             next_distance: if changes { next_distance } else { 0 },
-            everyone_distance: below,
+            job_watermark_distance: below,
             congested,
             repeat,
             paid,

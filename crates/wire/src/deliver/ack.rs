@@ -11,11 +11,11 @@ use crate::{CLASS_MAX, flag};
 /// Echoes the time of a data packet that asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ack {
-    /// Whose packet it answers.
+    /// Tensor of the packet that it answers.
     pub name: TensorName,
     /// Echo of [`Data::sent_at`](super::Data::sent_at).
     pub sent_at: Time,
-    /// Whether a queue marked the packet that it answers.
+    /// True if a queue marked the packet that it answers.
     pub congested: bool,
     /// True if as much of the tensor is missing as may be lost.
     pub is_spent: bool,

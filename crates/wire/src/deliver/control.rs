@@ -1,4 +1,4 @@
-//! What has to be known for certain: questions that are repeated until they are answered, and answers.
+//! Messages that must be certain: questions that are repeated until they are answered, and answers.
 
 use thalweg_core::{Bytes, Header};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -12,7 +12,7 @@ use crate::prefix::{Kind, Prefix, PrefixView, whole_headers};
 /// Shares of loss are counted in this part of the whole.
 pub const LOSS_UNIT: u32 = 1_000_000;
 
-/// How many segments one bitmap speaks of at most: a kilobyte of bits fits every packet.
+/// Largest number of segments in one bitmap: a kilobyte of bits fits every packet.
 pub const BITMAP_BITS: u32 = 8_192;
 
 /// The length of a body with the bits of `count` segments.
@@ -26,17 +26,17 @@ pub const fn bitmap_bytes(count: u32) -> u32 {
 pub struct Control {
     /// About which tensor.
     pub name: TensorName,
-    /// What it says.
+    /// Question or answer that it carries.
     pub verb: Verb,
 }
 
-/// What a control packet says.
+/// Question or answer of a control packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
     /// The sender has a tensor. Answered by [`Accept`](Verb::Accept), [`Hold`](Verb::Hold),
     /// [`Stop`](Verb::Stop) or [`Refuse`](Verb::Refuse).
     Offer {
-        /// How long it is.
+        /// Length of the tensor.
         tensor_bytes: Bytes,
         /// Length of a full segment, not zero.
         segment_bytes: u16,
@@ -54,18 +54,18 @@ pub enum Verb {
     },
     /// The receiver has no buffer yet.
     Hold,
-    /// Which segments have arrived? Answered by [`Bitmap`](Verb::Bitmap), [`Stop`](Verb::Stop) or
+    /// Asks for the segments that have arrived. Answered by [`Bitmap`](Verb::Bitmap), [`Stop`](Verb::Stop) or
     /// [`Hold`](Verb::Hold).
     Probe {
         /// The first segment that is asked about.
         first: u32,
     },
-    /// Which segments have arrived. The body has a bit for each, the lowest of each byte first, and
+    /// Segments that have arrived. The body has a bit for each, the lowest of each byte first, and
     /// zeros behind the last.
     Bitmap {
         /// The first segment it speaks of.
         first: u32,
-        /// How many it speaks of: 1 to [`BITMAP_BITS`].
+        /// Number of segments in the body: 1 to [`BITMAP_BITS`].
         count: u32,
     },
     /// Enough has arrived.

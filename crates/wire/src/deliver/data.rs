@@ -12,17 +12,17 @@ use crate::prefix::{Kind, Prefix, header_view};
 // spec: M-01
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Data {
-    /// Whose it is.
+    /// Tensor of the payload.
     pub name: TensorName,
     /// When it left, by the sender's clock. The receiver only echoes it.
     pub sent_at: Time,
-    /// Where its payload begins in the tensor.
+    /// Offset of the payload in the tensor.
     pub offset: Bytes,
     /// The layer of the model that the tensor belongs to.
     pub layer: u16,
-    /// How much payload it has. Never zero.
+    /// Length of the payload. Never zero.
     pub payload_bytes: u16,
-    /// Whether the sender asks for an [`Ack`](super::Ack).
+    /// True if the sender asks for an [`Ack`](super::Ack).
     pub echo: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::testing::{assert_literal, assert_refused, whole};
 const NAME: TensorName =
     TensorName { job: JobId(0x0102_0304_0506_0708), epoch: 9, operation: 0x1a, tensor: 0x0b };
 
-/// The second segment of 1,408 bytes, whose time is to be echoed.
+/// The second segment of 1,408 bytes, whose time the receiver echoes.
 const DATA: Data = Data {
     name: NAME,
     sent_at: Time::from_ps(0x0102_0304),

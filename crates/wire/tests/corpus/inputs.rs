@@ -187,8 +187,10 @@ fn gradient_headers() -> [(&'static str, Header); 9] {
 }
 
 fn parameter_headers() -> [(&'static str, Header); 4] {
-    let sum =
-        Parameter { everyone_distance: 60, ..Parameter::sum(IDENTITY, 777, fixed(), SERVER, 2) };
+    let sum = Parameter {
+        job_watermark_distance: 60,
+        ..Parameter::sum(IDENTITY, 777, fixed(), SERVER, 2)
+    };
     let changes = Parameter {
         next_aggregator: Some(1_234),
         next_scale: Scale::new(1e6),
@@ -210,10 +212,10 @@ fn question_headers() -> [(&'static str, Header); 6] {
     let branch = branch([4, 3, 0, 0], [2, 1, 0, 0]);
     let query = Query {
         watermark_distance: 40,
-        heard_distance: 3,
+        received_distance: 3,
         ..Query::new(IDENTITY, 777, SERVER, branch)
     };
-    let straight = Query { level: 2, bypass: true, heard_distance: -3, ..query };
+    let bypass = Query { level: 2, bypass: true, received_distance: -3, ..query };
     let share = LossShare::from_parts(25);
     let operation = Bounded { first_distance: 900, fragments: 4_000, share };
     let bounded = Query { bounded: Some(operation), ..query };
@@ -226,16 +228,16 @@ fn question_headers() -> [(&'static str, Header); 6] {
         level: 0,
         wanted: 0b1010,
         bypass: false,
-        afresh: false,
+        restart: false,
     };
-    let afresh = Request { level: 1, wanted: 0b111, afresh: true, ..request };
+    let restart = Request { level: 1, wanted: 0b111, restart: true, ..request };
     [
         ("query", query.to_header()),
-        ("query-straight", straight.to_header()),
+        ("query-bypass", bypass.to_header()),
         ("query-bounded", bounded.to_header()),
         ("query-awaited", awaited.to_header()),
         ("request", request.to_header()),
-        ("request-afresh", afresh.to_header()),
+        ("request-restart", restart.to_header()),
     ]
 }
 

@@ -26,15 +26,15 @@ struct World {
     workers: Vec<Worker>,
     messages: Vec<Message>,
     instructions: Vec<Instruction>,
-    /// Who sits where, from what the registrar said of each message.
-    seats: Vec<Option<Process>>,
+    /// Holder of each rank, from the registrar's verdict on each message.
+    ranks: Vec<Option<Process>>,
     setup: Option<Arc<Setup>>,
-    /// Whether the registrar knows of it: not after a restart.
+    /// True if the registrar knows of it: not after a restart.
     setup_is_known: bool,
-    /// Who is in the set-up.
+    /// Processes in the set-up.
     roster: Vec<Process>,
     /// Everybody in the last set-up had completed this when the current round began.
-    everyone: u64,
+    job_watermark: u64,
     round: u32,
 }
 
@@ -49,11 +49,11 @@ impl World {
             workers: Vec::new(),
             messages: Vec::new(),
             instructions: Vec::new(),
-            seats: vec![None; workers as usize],
+            ranks: vec![None; workers as usize],
             setup: None,
             setup_is_known: false,
             roster: Vec::new(),
-            everyone: 0,
+            job_watermark: 0,
             round: 1,
         };
         (0..workers).for_each(|_| world.spawn());
@@ -83,7 +83,7 @@ impl World {
     }
 
     fn any_rank(&mut self) -> u32 {
-        self.below(self.seats.len() + 1)
+        self.below(self.ranks.len() + 1)
     }
 
     fn step(&mut self) {
@@ -109,11 +109,11 @@ impl World {
                 let process = self.workers[chosen].process;
                 self.messages.push(Message::Lost { job: self.job, process });
             }
-            93 if self.seats.len() > 2 => {
+            93 if self.ranks.len() > 2 => {
                 let (round, rank) = (self.round, self.any_rank());
                 self.messages.push(Message::GivenUp { job: self.job, round, rank });
             }
-            94 if self.seats.len() > 2 => {
+            94 if self.ranks.len() > 2 => {
                 let chosen = self.below(self.workers.len()) as usize;
                 self.messages.push(self.workers[chosen].membership.leave());
             }
@@ -144,9 +144,9 @@ impl World {
         let (Some(round), Some(&least)) = (rounds.max(), watermarks.iter().min()) else { return };
         self.messages.clear();
         self.instructions.clear();
-        self.seats.fill(None);
+        self.ranks.fill(None);
         self.round = round + 1;
-        let spec = JobSpec::new(self.seats.len() as u32, vec![SERVER]);
+        let spec = JobSpec::new(self.ranks.len() as u32, vec![SERVER]);
         self.registrar = Registrar::new(Rng::new(self.rng.bits()));
         self.registrar.restore(self.job, spec, round, roster, least).unwrap();
         self.setup_is_known = false;
@@ -154,7 +154,7 @@ impl World {
         self.messages.extend(there.map(|worker| worker.membership.join(None)));
     }
 
-    /// Takes one out of those on the way, in any order. Some stay, to come again; some get lost.
+    /// Takes one out of those in flight, in any order. Some stay, to come again; some get lost.
     fn pick<T: Clone>(rng: &mut Rng, from: &mut Vec<T>) -> Option<T> {
         if from.is_empty() {
             return None;
@@ -171,25 +171,25 @@ impl World {
         let Some(message) = World::pick(&mut self.rng, &mut self.messages) else { return };
         // The job must not end under the test.
         let shrinks = matches!(message, Message::Leave { .. } | Message::GivenUp { .. });
-        if !(shrinks && self.seats.len() <= 1) {
+        if !(shrinks && self.ranks.len() <= 1) {
             self.tell(message);
         }
     }
 
     /// Tells the registrar, and keeps the books.
     fn tell(&mut self, message: Message) {
-        if self.registrar.handle(message.clone()) == Ok(Heard::New) {
+        if self.registrar.handle(message.clone()) == Ok(Freshness::New) {
             match message {
                 Message::Answer { process, rank, .. } => {
-                    self.seats[rank as usize] = Some(process);
+                    self.ranks[rank as usize] = Some(process);
                 }
                 Message::Lost { process, .. } => {
-                    let held = self.seats.iter_mut().filter(|seat| **seat == Some(process));
-                    held.for_each(|seat| *seat = None);
+                    let held = self.ranks.iter_mut().filter(|holder| **holder == Some(process));
+                    held.for_each(|holder| *holder = None);
                 }
-                Message::GivenUp { rank, .. } => drop(self.seats.remove(rank as usize)),
+                Message::GivenUp { rank, .. } => drop(self.ranks.remove(rank as usize)),
                 Message::Leave { process, .. } => {
-                    self.seats.retain(|&seat| seat != Some(process));
+                    self.ranks.retain(|&holder| holder != Some(process));
                 }
                 Message::Join { .. } | Message::Replan { .. } | Message::ServerRestarted { .. } => {
                 }
@@ -214,10 +214,10 @@ impl World {
         let Some(setup) = &self.setup else { return };
         let watermark = |process: &Process| self.worker(*process).watermark;
         let least = self.roster.iter().map(|process| {
-            // Whoever has not heard of the set-up yet would begin where it says.
+            // A process that has not received the set-up yet would begin where it says.
             watermark(process).unwrap_or(setup.resume_from)
         });
-        self.everyone = least.min().expect("somebody is in a set-up");
+        self.job_watermark = least.min().expect("somebody is in a set-up");
     }
 
     fn worker(&self, process: Process) -> &Worker {
@@ -237,7 +237,7 @@ impl World {
         }
         assert_eq!(setup.epoch, self.round);
         let tree = &setup.trees[0];
-        let members: Vec<Process> = self.seats.iter().map(|seat| seat.unwrap()).collect();
+        let members: Vec<Process> = self.ranks.iter().map(|holder| holder.unwrap()).collect();
         assert_eq!(tree.workers() as usize, members.len());
         for (rank, member) in (0..).zip(&members) {
             assert_eq!(tree.node(rank), member.node);
@@ -245,7 +245,7 @@ impl World {
             assert!(worker.answered.contains(&setup.epoch), "a ghost has rank {rank}");
             assert!(worker.watermark.is_none_or(|watermark| watermark >= setup.resume_from));
         }
-        assert!(setup.resume_from >= self.everyone, "some would have to go back");
+        assert!(setup.resume_from >= self.job_watermark, "some would have to go back");
         (self.setup, self.roster) = (Some(setup), members);
     }
 
@@ -271,18 +271,18 @@ impl World {
         }
     }
 
-    /// From now on nothing is lost, and whoever died is called lost: the job must come together.
+    /// From now on nothing is lost, and processes that died are called lost: the job must come together.
     fn settle(&mut self) {
         self.messages.clear();
         self.instructions.clear();
-        for rank in (0..self.seats.len() as u32).rev() {
-            let Some(process) = self.seats[rank as usize] else { continue };
+        for rank in (0..self.ranks.len() as u32).rev() {
+            let Some(process) = self.ranks[rank as usize] else { continue };
             if !self.worker(process).is_alive {
                 self.tell(Message::Lost { job: self.job, process });
             }
         }
         for _ in 0..6 {
-            let empty = self.seats.iter().filter(|seat| seat.is_none()).count();
+            let empty = self.ranks.iter().filter(|holder| holder.is_none()).count();
             (0..empty).for_each(|_| self.spawn());
             self.registrar.remind(self.job).unwrap();
             for _ in 0..3 {

@@ -4,7 +4,7 @@ use thalweg_wire::aggregate::{Absent, Bounded, LossShare, SumImportance};
 
 use super::*;
 
-/// Half of an operation of so many fragments, from fragment 0 on, may be missing.
+/// Half of an operation of `fragments` fragments, from fragment 0 on, may be missing.
 fn bounded(bench: &Bench, rank: u32, sequence: u64, fragments: u32) -> Query {
     let share = LossShare::from_parts(128);
     let operation = Bounded { first_distance: sequence as u32, fragments, share };
@@ -173,7 +173,7 @@ fn the_window_moves_on_although_no_sum_is_whole() {
     for rank in 0..5 {
         bench.ask(Query { watermark_distance: 0, ..bounded(&bench, rank, last, 100) });
     }
-    assert_eq!(bench.stats().beyond, beyond, "it knows that everyone is there");
+    assert_eq!(bench.stats().beyond, beyond, "it knows that all ranks are there");
     assert_eq!(bench.server.missing(JOB, last - 1), Missing::Unknown, "and forgets what is over");
 }
 

@@ -34,7 +34,7 @@ fn halves_are_summed_wide_and_rounded_once_for_all() {
     for sent in &sent {
         assert_eq!((sent.parameter().numbers, &sent.body), (Numbers::Bf16, &body(&[260.0; 8])));
     }
-    // Who asks gets the same bits.
+    // A worker that asks gets the same bits.
     bench.wait_us(1_000);
     bench.ask(bench.query(4, 0, true));
     assert_eq!(bench.drain()[0].body, body(&[260.0; 8]));

@@ -26,11 +26,11 @@ fn a_new_epoch_keeps_results_and_forgets_sums() {
     let sent = bench.drain();
     assert_eq!((destinations(&sent), &sent[0].body), (vec![3], &fixed(&[6])));
     assert_eq!(sent[0].parameter().identity, bench.identity(2, 0));
-    assert_eq!(sent[0].parameter().everyone(), 1);
+    assert_eq!(sent[0].parameter().job_watermark(), 1);
     bench.give_all(3, &fixed(&[1]));
     assert_eq!(bench.drain()[0].body, fixed(&[5]), "nothing of the old sum is in it");
     bench.give(bench.own(0, 0), &fixed(&[1]));
-    assert_eq!(bench.stats().stale, 2, "everyone has it");
+    assert_eq!(bench.stats().stale, 2, "it is below the job watermark");
 }
 
 // spec: A-41 machine
@@ -72,19 +72,19 @@ fn each_server_completes_the_fragments_of_its_own_tree() {
     for sequence in 0..9 {
         bench.give_all(sequence, &fixed(&[1]));
     }
-    let told: Vec<u64> =
+    let sequences: Vec<u64> =
         bench.drain().iter().map(|sent| sent.parameter().identity.sequence).collect();
-    assert_eq!(told, [1, 4, 7]);
+    assert_eq!(sequences, [1, 4, 7]);
     assert_eq!((bench.stats().foreign, bench.stats().completed), (36, 3));
     bench.ask(bench.query(0, 3, false));
     assert!(bench.drain().is_empty());
     let moved = Setup { epoch: 2, trees: vec![tree(other)], ..setup(&racks()) };
     bench.server.adopt(bench.now, Arc::new(moved));
-    assert_eq!(bench.server.stats_of(JOB), None, "no tree of ours is left");
+    assert_eq!(bench.server.stats_of(JOB), None, "the server has no tree of it");
 }
 
 #[test]
-fn what_everyone_has_is_forgotten_and_what_nobody_may_send_is_dropped() {
+fn fragments_below_the_job_watermark_are_forgotten_and_those_beyond_the_span_dropped() {
     let mut bench = Bench::new(setup(&racks()));
     // Twice the span, and one for the only tree.
     bench.give(bench.own(0, 16), &fixed(&[1]));
@@ -95,14 +95,14 @@ fn what_everyone_has_is_forgotten_and_what_nobody_may_send_is_dropped() {
         let watermark_distance = if rank == 3 { 2 } else { 0 };
         bench.give(Gradient { watermark_distance, ..bench.own(rank, 5) }, &fixed(&[1]));
     }
-    assert_eq!(bench.drain()[0].parameter().everyone(), 3);
+    assert_eq!(bench.drain()[0].parameter().job_watermark(), 3);
     bench.give(bench.own(0, 2), &fixed(&[1]));
     bench.ask(bench.query(0, 2, false));
     assert_eq!(bench.stats().stale, 2);
     bench.give(bench.own(0, 19), &fixed(&[1]));
     assert_eq!((bench.stats().added, bench.stats().beyond), (8, 1));
     bench.ask(bench.query(0, 5, false));
-    assert_eq!(bench.drain()[0].body, fixed(&[6]), "a result above everyone's watermark stays");
+    assert_eq!(bench.drain()[0].body, fixed(&[6]), "a result above the job watermark stays");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn long_jobs_go_round_and_use_the_same_buffers() {
 }
 
 #[test]
-fn switches_are_told_at_the_beginning_and_when_they_ask() {
+fn switches_are_informed_at_the_beginning_and_when_they_ask() {
     let mut server = Server::new(Config { ask_gap: GAP, ..Config::new(SERVER) }).unwrap();
     server.adopt(Time::ZERO, Arc::new(setup(&racks())));
     let server = Checked::new(server);
@@ -147,7 +147,7 @@ fn switches_are_told_at_the_beginning_and_when_they_ask() {
     assert_eq!((stations[0].places, children), ([0, 1, 0, 0], [1, 4, 5].map(NodeId).to_vec()));
     assert_eq!(sent[2].meta.wire_bytes, 236);
     notice(&mut bench, 1, 101);
-    assert!(bench.drain().is_empty(), "just told");
+    assert!(bench.drain().is_empty(), "it was sent just now");
     bench.wait_us(60);
     notice(&mut bench, 1, 101);
     notice(&mut bench, 1, 101);

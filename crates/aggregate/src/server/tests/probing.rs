@@ -228,7 +228,7 @@ fn switches_and_servers_answer_the_probes_of_workers_to_where_they_came_from() {
     let prefix = peek(&packet.header).unwrap();
     assert!(server.answer_path(prefix, &mut packet.lend()));
     is_right(&packet);
-    // Who does not have the key gets nothing.
+    // A node without the key gets nothing.
     let mut forged = probe_of_worker(&Key([1; 16]));
     assert!(!hand(&mut switch, &mut forged));
     assert!(!server.answer_path(prefix, &mut forged.lend()));

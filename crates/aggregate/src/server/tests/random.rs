@@ -34,20 +34,20 @@ impl Bench {
         let level = (branch.entry() + up).min(branch.end() - 1);
         let bitmap = if bits & branch.full(level) == 0 { branch.full(level) } else { bits };
         let gradient = self.sum(rank, sequence, level, bitmap & branch.full(level));
-        let seats = tree.seats(&branch, level, gradient.bitmap).unwrap().flatten();
-        (gradient, seats.map(|seat| tree.rank_at(seat)).collect())
+        let positions = tree.positions(&branch, level, gradient.bitmap).unwrap().flatten();
+        (gradient, positions.map(|position| tree.rank_at(position)).collect())
     }
 
     /// The parameter packets that go to the first top, by fragment.
     fn results(&mut self) -> Vec<(u64, Vec<u8>)> {
         let top = self.setup.trees[0].top_nodes()[0];
         let sent = self.drain();
-        let told = sent.iter().filter(|sent| sent.meta.dst == top);
-        told.map(|sent| (sent.parameter().identity.sequence, sent.body.clone())).collect()
+        let to_top = sent.iter().filter(|sent| sent.meta.dst == top);
+        to_top.map(|sent| (sent.parameter().identity.sequence, sent.body.clone())).collect()
     }
 }
 
-/// What a worker contributes: no two sets have the same sum.
+/// Contribution of a worker: no two sets have the same sum.
 fn contribution(rank: u32, sequence: u64) -> [i32; 2] {
     [1 << (rank % 24), (rank as i32 + 1) * 1_000 + sequence as i32]
 }
@@ -129,8 +129,8 @@ proptest! {
         for (_, part) in parts {
             bench.wait_us(60);
             bench.give(bench.part(0, part).0, &fixed(&[1_000_000]));
-            let told = bench.drain();
-            prop_assert!(told.iter().all(|sent| sent.parameter().repeat) && !told.is_empty());
+            let repeats = bench.drain();
+            prop_assert!(repeats.iter().all(|sent| sent.parameter().repeat) && !repeats.is_empty());
             let rank = part.0 % workers;
             if rank != overflowing % workers {
                 bench.give(in_floats(bench.own(rank, 0)), &floats(&[0.5]));

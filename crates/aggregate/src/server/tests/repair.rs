@@ -1,4 +1,4 @@
-//! What is lost, and asked for again.
+//! Repair of losses by queries.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn one_that_asks_is_answered_alone_and_two_with_all_others() {
     bench.give_all(0, &fixed(&[1]));
     bench.ask(bench.query(4, 0, false));
     let first = bench.drain();
-    assert_eq!(destinations(&first), [102], "it gets what is on its way out");
+    assert_eq!(destinations(&first), [102], "it gets what is being sent to all");
     (0..2).for_each(|_| bench.ask(bench.query(4, 0, false)));
     let sent = bench.drain();
     assert_eq!(destinations(&sent), [4]);
@@ -44,7 +44,7 @@ fn one_that_asks_is_answered_alone_and_two_with_all_others() {
     bench.ask(bench.query(1, 0, false));
     assert_eq!(bench.drain(), again(&first));
     bench.ask(bench.query(5, 0, false));
-    assert!(bench.drain().is_empty(), "all were told");
+    assert!(bench.drain().is_empty(), "all have got it");
     bench.wait_us(60);
     bench.ask(bench.query(5, 0, false));
     bench.ask(bench.query(4, 0, false));
@@ -61,18 +61,22 @@ fn a_question_that_crossed_the_result_rests() {
         bench.drain();
         bench.wait_us(1);
     }
-    let asking = |heard_distance| Query { heard_distance, ..bench.query(4, 1, false) };
+    let asking = |received_distance| Query { received_distance, ..bench.query(4, 1, false) };
     let (before, after, late) = (asking(-1), asking(1), asking(0));
     bench.ask(before);
-    assert!(bench.drain().is_empty(), "what it heard last was told before");
+    assert!(bench.drain().is_empty(), "the last result that it received was sent before");
     bench.ask(after);
-    assert_eq!(destinations(&bench.drain()), [4], "what was told later has overtaken it");
+    assert_eq!(destinations(&bench.drain()), [4], "a result that was sent later has overtaken it");
     bench.wait_us(60);
     bench.ask(before);
-    assert_eq!(destinations(&bench.drain()), [4], "it was told again, and may ask for that");
+    assert_eq!(
+        destinations(&bench.drain()),
+        [4],
+        "it was sent again, and the worker may ask for that"
+    );
     bench.wait_us(60);
     bench.ask(late);
-    assert_eq!(destinations(&bench.drain()), [4], "time has passed, whatever it heard");
+    assert_eq!(destinations(&bench.drain()), [4], "time has passed, whatever it received");
 }
 
 // spec: T-10 machine
@@ -115,7 +119,7 @@ fn stations_of_which_nothing_came_are_asked_and_else_the_workers() {
         let request = sent.request();
         assert_eq!(request.branch, tree.branch(rank));
         assert_eq!((request.identity, request.aggregator), (bench.identity(6, 0), 77));
-        assert_eq!((request.server, request.afresh), (SERVER, false));
+        assert_eq!((request.server, request.restart), (SERVER, false));
         assert_eq!((sent.meta.wire_bytes, sent.size), (100, BodySize::Length(0)));
     }
     assert_eq!(bench.stats().requests, 3);
@@ -123,7 +127,7 @@ fn stations_of_which_nothing_came_are_asked_and_else_the_workers() {
 
 // spec: T-10 machine
 #[test]
-fn questions_are_asked_once_per_gap_but_straight_ones_do_not_wait() {
+fn questions_are_asked_once_per_gap_but_bypassing_ones_do_not_wait() {
     let mut bench = Bench::new(setup(&racks()));
     (0..2).for_each(|_| bench.ask(bench.query(0, 0, false)));
     let sent = bench.drain();
@@ -134,7 +138,7 @@ fn questions_are_asked_once_per_gap_but_straight_ones_do_not_wait() {
     bench.give(bench.own(2, 0), &fixed(&[1]));
     bench.ask(bench.query(1, 0, true));
     let sent = bench.drain();
-    assert_eq!(destinations(&sent), [0, 3, 1, 4, 5], "in the order of seats");
+    assert_eq!(destinations(&sent), [0, 3, 1, 4, 5], "in the order of positions");
     assert!(sent.iter().all(|sent| sent.request().bypass));
     bench.ask(bench.query(0, 0, true));
     assert!(bench.drain().is_empty());
@@ -215,7 +219,7 @@ fn a_result_that_a_worker_supplies_is_the_result() {
     assert_eq!((destinations(&sent), &sent[0].body), (vec![102], &floats(&[0.1])));
     let parameter = sent[0].parameter();
     assert_eq!((parameter.numbers, parameter.identity), (Numbers::Float, bench.identity(4, 0)));
-    assert_eq!(parameter.everyone_distance, 4, "one worker's watermark is not everyone's");
+    assert_eq!(parameter.job_watermark_distance, 4, "one worker's watermark is not the job's");
     assert_eq!(parameter.next_aggregator, None, "its sender may be past the change");
     bench.give(supplied, &floats(&[0.2]));
     assert!(bench.drain().is_empty());

@@ -22,7 +22,7 @@ fn change(bench: &mut Bench, change: impl FnOnce(&mut Slot)) {
 #[test]
 #[should_panic(expected = "as many workers are counted as are in the set")]
 fn a_contribution_that_counts_twice_is_noticed() {
-    change(&mut begun(), |slot| slot.seated += 1);
+    change(&mut begun(), |slot| slot.contributors += 1);
 }
 
 // spec: T-12 machine
@@ -35,7 +35,7 @@ fn a_question_that_is_forgotten_is_noticed() {
 // spec: T-12 machine
 #[test]
 #[should_panic(expected = "is outside of the window")]
-fn a_fragment_that_everyone_has_is_noticed() {
+fn a_fragment_below_the_job_watermark_is_noticed() {
     change(&mut begun(), |slot| slot.sequence = u64::from(2 * SPAN) + 1);
 }
 

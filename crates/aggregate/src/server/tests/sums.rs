@@ -21,7 +21,7 @@ fn parts_of_all_levels_add_up_and_go_down_the_tree() {
     let numbers = Numbers::Fixed(scale(1_000.0));
     let sum = Parameter::sum(bench.identity(5, 0), 77, numbers, SERVER, 2);
     // It came in four packets: no switch has what pays for copies.
-    let expected = Parameter { everyone_distance: 3, paid: true, ..sum };
+    let expected = Parameter { job_watermark_distance: 3, paid: true, ..sum };
     assert_eq!(sent[0].parameter(), expected);
     let Stats { gradients, gradient_bytes, added, completed, parameters, .. } = bench.stats();
     assert_eq!((gradients, gradient_bytes, added), (4, 432, 4));
@@ -159,7 +159,7 @@ fn collisions_move_later_fragments_of_the_slot() {
     assert_eq!(collided(Indexing::Linear).next_aggregator, None);
 }
 
-/// Those who have the result may be past the fragment from which a change would hold.
+/// A worker that has the result may be past the fragment from which a change would hold.
 // spec: A-22 machine
 #[test]
 fn a_collision_that_comes_late_moves_nothing() {
@@ -247,7 +247,7 @@ fn floats_take_the_place_of_a_sum_that_has_begun_in_fixed_point() {
 
 // spec: A-23 machine
 #[test]
-fn a_repeat_that_is_still_on_its_way_out_gives_way_to_the_result() {
+fn a_repeat_that_is_still_queued_gives_precedence_to_the_result() {
     let mut bench = Bench::new(setup(&side_by_side()));
     let nan = Gradient { overflow: true, ..bench.own(0, 0) };
     bench.give(nan, &fixed(&[0]));
@@ -280,14 +280,14 @@ fn frequent_overflow_lowers_the_scale_from_a_stated_fragment_on() {
         parameters.span_fragments = 64;
     }));
     let next_magnitude = Magnitude::of(100.0);
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for sequence in 0..10 {
         let sum = Gradient { overflow: true, next_magnitude, ..bench.sum(0, sequence, 1, 0b111) };
         bench.give(sum, &fixed(&[0]));
         bench.give(in_floats(bench.sum(0, sequence, 1, 0b111)), &floats(&[1.0]));
-        told.extend(bench.drain().iter().map(Sent::parameter).filter(|sent| !sent.repeat));
+        results.extend(bench.drain().iter().map(Sent::parameter).filter(|sent| !sent.repeat));
     }
-    let changes: Vec<(u64, u64, Option<Scale>)> = told
+    let changes: Vec<(u64, u64, Option<Scale>)> = results
         .iter()
         .filter(|parameter| parameter.next_scale.is_some())
         .map(|parameter| (parameter.identity.sequence, parameter.next_from(), parameter.next_scale))

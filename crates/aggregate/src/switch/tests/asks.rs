@@ -1,4 +1,4 @@
-//! Who lacks something asks for it, and gets it from who has it.
+//! Queries of nodes that lack something, and answers from those that have it.
 
 use thalweg_core::{Body, JobId, Machine, NodeId, Span};
 use thalweg_wire::aggregate::{
@@ -27,7 +27,7 @@ pub(super) fn request() -> Request {
         level: 1,
         wanted: 0b10,
         bypass: false,
-        afresh: false,
+        restart: false,
     }
 }
 
@@ -170,7 +170,7 @@ fn a_station_that_is_asked_asks_those_that_it_lacks() {
     let down = Request { level: 0, branch, ..request() };
     let (fate, sent) = demand(&mut bench, &request());
     assert_eq!(fate, Fate::Multicast(vec![NodeId(1), NodeId(2)]));
-    assert_eq!(request_in(&sent), Request { wanted: 0b11, afresh: true, ..down });
+    assert_eq!(request_in(&sent), Request { wanted: 0b11, restart: true, ..down });
     bench.send(&gradient(1), &[3, -4]);
     let (fate, sent) = demand(&mut bench, &request());
     assert_eq!(fate, Fate::Multicast(vec![NodeId(1)]));
@@ -207,12 +207,12 @@ fn stations_of_one_switch_are_asked_each() {
     let (fate, sent) = demand(&mut bench, &Request { wanted: 0b11, ..request() });
     let read = request_in(&sent);
     assert_eq!(fate, Fate::Multicast(vec![NodeId(1), NodeId(2)]));
-    assert_eq!((read.branch.places(), read.afresh), ([0; 4], true));
+    assert_eq!((read.branch.places(), read.restart), ([0; 4], true));
     let sent = bench.transmit();
     let [other] = &sent[..] else { panic!("the missing child, not {sent:?}") };
     assert_eq!((other.meta.dst, other.meta.wire_bytes), (NodeId(4), OVERHEAD));
     let read = request_in(other);
-    assert_eq!((read.branch.places(), read.wanted, read.afresh), ([0, 1, 0, 0], 0b10, false));
+    assert_eq!((read.branch.places(), read.wanted, read.restart), ([0, 1, 0, 0], 0b10, false));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_bounded_query_takes_what_there_is_to_the_server() {
     assert_eq!(sent.iter().map(|sent| sent.meta.dst).collect::<Vec<_>>(), [SERVER, PARENT]);
     let part = sent[0].read();
     assert_eq!((part.bitmap, part.bitmap_level, part.level), (0b1, 0, part.branch.end()));
-    assert!(part.resend && !part.repair, "no switch on the way sums it");
+    assert!(part.resend && !part.repair, "no switch along the path sums it");
     assert_eq!(sent[0].values(), [3, -4]);
     assert_eq!(query_in(&sent[1]), Query { level: 1, ..query(0) }, "behind it");
     assert_eq!((bench.switch.stats().parts_sent, bench.switch.stats().asked), (1, 0));

@@ -89,7 +89,7 @@ pub(super) fn gradient(worker: u8) -> Gradient {
     Gradient { watermark_distance: 10, ..Gradient::fresh(identity, 5, numbers, SERVER, branch) }
 }
 
-/// Below the second of two switches, as one of so many.
+/// Branch below the second of two switches, as one of `fan_in`.
 pub(super) fn branch_of(fan_in: u8, worker: u8) -> Branch {
     Branch::new([fan_in, 2, 0, 0], [worker, 1, 0, 0]).unwrap()
 }
@@ -169,8 +169,8 @@ pub(super) fn announce_both(bench: &mut Bench, racks: u8, workers: u8) {
     let rack = |rack| StationBytes::new([0, rack, 0, 0], &nodes(workers));
     let first: Vec<StationBytes> = (0..racks).map(rack).collect();
     let second = [StationBytes::new([0; 4], &nodes(racks))];
-    let told: [(u64, u8, &[StationBytes]); 2] = [(1, 0, &first), (2, 1, &second)];
-    for (job, level, stations) in told {
+    let announced: [(u64, u8, &[StationBytes]); 2] = [(1, 0, &first), (2, 1, &second)];
+    for (job, level, stations) in announced {
         let what = Announcement {
             job: JobId(job),
             epoch: 2,
@@ -212,7 +212,7 @@ pub(super) struct Net {
     pub(super) switches: BTreeMap<NodeId, Checked<Switch>>,
     pub(super) now: Time,
     under_way: VecDeque<Sent>,
-    /// What came out at hosts.
+    /// Packets that came out at hosts.
     pub(super) arrived: Vec<Sent>,
 }
 

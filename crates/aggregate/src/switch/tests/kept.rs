@@ -25,7 +25,7 @@ fn query_of(gradient: &Gradient) -> Query {
 
 /// The query of a worker that last got the result so far above the one that it misses.
 fn last_got(gradient: &Gradient, distance: i32) -> Query {
-    Query { heard_distance: distance, ..query_of(gradient) }
+    Query { received_distance: distance, ..query_of(gradient) }
 }
 
 fn query(worker: u8) -> Query {

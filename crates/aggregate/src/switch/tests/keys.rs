@@ -1,4 +1,4 @@
-//! Who may speak for a job.
+//! Authority to speak for a job.
 
 use thalweg_core::{JobId, NodeId, Span};
 use thalweg_wire::aggregate::{

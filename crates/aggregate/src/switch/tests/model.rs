@@ -12,7 +12,7 @@ use crate::switch::aggregator::Aggregator;
 const WORKERS: u8 = 3;
 const RACKS: u8 = 2;
 
-/// What a worker contributes to a fragment: different for each, so that no wrong sum looks right.
+/// Contribution of a worker to a fragment: different for each, so that no wrong sum looks right.
 fn value(identity: Identity, rack: u8, worker: u8) -> i32 {
     let Identity { job, epoch, sequence, attempt, operation } = identity;
     let of_job = job.0 as i32 * 7 + epoch as i32 * 11;
@@ -137,7 +137,7 @@ impl Step {
             level: level + 1,
             wanted: 0b11,
             bypass: false,
-            afresh: false,
+            restart: false,
         };
         Sent::bare(request.to_header())
     }

@@ -1,4 +1,4 @@
-//! What a switch does with gradients and parameter packets, one rule at a time.
+//! Actions of a switch on gradients and parameter packets, one rule at a time.
 
 use thalweg_core::{Ecn, JobId, Machine, NodeId, Span, Time};
 use thalweg_wire::aggregate::{
@@ -169,7 +169,11 @@ fn a_parameter_packet_frees_and_reaches_everybody_below() {
     header[62] = 0;
     assert_eq!((bench.handle(&mut sent), sent.header), (below.clone(), header));
     assert_eq!((bench.switch.occupied(), bench.switch.stats().freed_by_parameter), (0, 1));
-    assert_eq!(bench.handle(&mut parameter(&gradient(0))), below, "again, for whoever lost it");
+    assert_eq!(
+        bench.handle(&mut parameter(&gradient(0))),
+        below,
+        "again, for any child that lost it"
+    );
     assert_eq!(bench.handle(&mut sent), Fate::Consumed, "it came from here");
 }
 
@@ -299,7 +303,7 @@ fn what_is_over_makes_room() {
 
 // spec: A-09 machine
 #[test]
-fn stale_aggregators_are_freed_by_whoever_meets_them() {
+fn stale_aggregators_are_freed_by_any_packet_that_finds_them() {
     let mut other = gradient(0);
     other.identity.sequence = 501;
     let mut bench = Bench::knowing();

@@ -14,7 +14,7 @@ fn member(node: u32, path: &[u32]) -> Member {
     Member { node: NodeId(node), path: path.iter().copied().map(NodeId).collect() }
 }
 
-/// What a worker sends.
+/// Gradient that a worker sends.
 fn contribution(tree: &Tree, identity: Identity, rank: u32) -> Sent {
     let branch = tree.branch(rank);
     let entry = branch.entry();
@@ -99,7 +99,7 @@ fn crooked_trees_are_summed() {
 
 // spec: A-14 machine
 #[test]
-fn jobs_share_switches_that_were_told_nothing() {
+fn jobs_share_switches_without_announcements() {
     let members: Vec<Member> = (0..4).map(|rank| member(1_000 + rank, &[10])).collect();
     let tree = Tree::build(SERVER, &members).unwrap();
     // The switch knows of job 7 alone; job 8 comes, and dies half-way.

@@ -10,7 +10,7 @@ use crate::setup::Attempt;
 
 const FRAGMENTS: u64 = 40;
 
-/// What the sum of one fragment says: the next aggregator, and the next scale.
+/// Changes that the sum of one fragment carries: the next aggregator, and the next scale.
 type Change = (Option<u32>, Option<u8>);
 
 fn scale(power: u8) -> Scale {
@@ -56,7 +56,7 @@ fn run(aggregators: u32, changes: &[Change], picks: &[usize]) -> BTreeMap<u64, (
     terms
 }
 
-/// The same from the rule: what the last fragment at least a span below said.
+/// The same from the rule: what the last fragment at least a span below carried.
 fn expected(aggregators: u32, changes: &[Change], sequence: u64) -> (u32, u8, Numbers) {
     let period = u64::from(aggregators.min(8));
     let before = &changes[..(sequence + 1).saturating_sub(8) as usize];

@@ -71,8 +71,9 @@ fn the_end_tells_who_is_missing_where() {
     else {
         panic!("the second is finished");
     };
-    let told = absences.fragments().map(|(fragment, ranks)| (fragment, ranks.collect::<Vec<_>>()));
-    assert_eq!(told.collect::<Vec<_>>(), [(1, vec![0]), (3, vec![1])]);
+    let absent =
+        absences.fragments().map(|(fragment, ranks)| (fragment, ranks.collect::<Vec<_>>()));
+    assert_eq!(absent.collect::<Vec<_>>(), [(1, vec![0]), (3, vec![1])]);
     assert_eq!(absences.fragment_values(), 4);
     let Some(Tensor::Values(sums)) = bench.worker.take(operation) else { panic!("values") };
     let expected = [[8.0; 4], [5.0; 4], [6.0; 4], [7.0; 4]].concat();
@@ -142,7 +143,7 @@ fn large_values_are_important_and_the_others_may_be_dropped() {
 fn what_was_sent_before_and_what_would_be_too_much_is_not_dropped() {
     let mut bench = uneven(Importance::PacketMean);
     bench.sent();
-    bench.ask(Request { afresh: true, ..bench.request(0) });
+    bench.ask(Request { restart: true, ..bench.request(0) });
     let again = bench.sent();
     assert_eq!(droppable(&again), [false]);
     assert_eq!(again[0].gradient().importance, SumImportance::NONE);

@@ -4,7 +4,7 @@ use thalweg_core::{Element, Fingerprint, Reduction};
 use thalweg_wire::fingerprint::digest;
 
 use super::*;
-use crate::reliability::Manner;
+use crate::reliability::SumOptions;
 
 /// The digests in what is sent, by fragment.
 fn digests(bench: &mut Bench) -> Vec<u32> {
@@ -19,7 +19,7 @@ fn packets_name_the_operation_that_was_called() {
     bench.submit(&[1.0; 8]);
     let sum = Fingerprint::of_sum(Element::F32, 8);
     let mean = Fingerprint { reduction: Some(Reduction::Mean), ..sum };
-    let options = Manner { fingerprint: Some(mean), ..Manner::default() };
+    let options = SumOptions { fingerprint: Some(mean), ..SumOptions::default() };
     bench.worker.submit_with(bench.now, Tensor::from(vec![1.0; 8]), options);
     let [first, second, third] = [
         digest(&sum, Operation(0), 0),

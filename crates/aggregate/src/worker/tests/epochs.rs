@@ -72,7 +72,7 @@ fn who_lost_its_memory_begins_where_the_others_are() {
 
 // spec: A-41 machine
 #[test]
-fn operations_that_everyone_else_has_finish_when_they_are_submitted() {
+fn operations_that_all_other_ranks_have_finish_when_they_are_submitted() {
     let worker = Worker::resuming(Config::default(), Operation(2), 10).unwrap();
     let worker = Checked::new(worker);
     let mut bench = Bench { worker, setup: Arc::new(setup()), now: Time::ZERO };

@@ -108,9 +108,9 @@ fn a_query_is_repeated_when_it_is_overtaken_and_old_enough() {
 
 // spec: T-10 machine
 #[test]
-fn after_three_queries_in_vain_the_next_is_straight() {
+fn after_three_queries_in_vain_the_next_one_bypasses_switches() {
     let mut bench = Bench::with_sent(setup(), config(), 1);
-    let straight: Vec<(bool, NodeId, u8)> = (0..5)
+    let bypass: Vec<(bool, NodeId, u8)> = (0..5)
         .map(|_| {
             bench.expire();
             let sent = bench.sent();
@@ -118,7 +118,7 @@ fn after_three_queries_in_vain_the_next_is_straight() {
         })
         .collect();
     let (up, past) = ((false, SWITCH, 0), (true, SERVER, 1));
-    assert_eq!(straight, [up, up, up, past, past]);
+    assert_eq!(bypass, [up, up, up, past, past]);
 }
 
 /// A server that lost a result has nothing to answer a resent contribution with.
@@ -245,12 +245,12 @@ fn selective_repair_halves_the_window_unless_it_was_a_collision() {
 fn requests_are_answered_as_they_ask() {
     let mut bench = Bench::with_sent(setup(), config(), 8);
     let request = |sequence| bench.request(sequence);
-    let (plain, fresh, straight) = (
+    let (plain, fresh, bypass) = (
         request(5),
-        Request { afresh: true, ..request(6) },
+        Request { restart: true, ..request(6) },
         Request { bypass: true, wanted: 0, level: 1, ..request(7) },
     );
-    for ask in [plain, fresh, straight, plain] {
+    for ask in [plain, fresh, bypass, plain] {
         bench.ask(ask);
     }
     let sent = bench.sent();
@@ -351,8 +351,8 @@ fn a_result_is_supplied_in_floats_past_all_switches() {
 
     bench.worker.release(first);
     bench.answer_values(1, &[5.0; 4]);
-    // A copy of the last one tells that everyone has the first.
-    bench.answer_with(Parameter { everyone_distance: 0, ..bench.parameter(1) });
+    // A copy of the last one says that all ranks have the first.
+    bench.answer_with(Parameter { job_watermark_distance: 0, ..bench.parameter(1) });
     bench.ask(bench.request(0));
     assert_eq!(bench.sent().len(), 0, "nobody can need it any more");
     assert_eq!(bench.worker.stats().results, 2);
@@ -376,7 +376,7 @@ fn a_sum_that_left_the_range_is_repeated_in_floats() {
     assert!(gradient.resend && !gradient.overflow);
     assert_eq!(packet.floats(), [1.0, 3e9, 3.0, 4.0]);
     bench.answer_with(repeat);
-    assert_eq!(bench.sent().len(), 0, "it is on the way");
+    assert_eq!(bench.sent().len(), 0, "it is in flight");
     bench.wait(Span::from_us(20));
     bench.answer_with(repeat);
     assert_eq!(bench.sent().len(), 1, "it was lost, says the server");
@@ -403,7 +403,7 @@ fn no_switch_is_given_floats_that_only_the_server_waits_for() {
     let mut bench = Bench::new(setup().with(|parameters| parameters.numeric = fixed(100.0, false)));
     bench.submit_length(4);
     bench.sent();
-    bench.ask(Request { afresh: true, ..bench.request(0) });
+    bench.ask(Request { restart: true, ..bench.request(0) });
     bench.answer_with(Parameter { repeat: true, ..bench.parameter(0) });
     let sent = bench.sent();
     assert_eq!(sent.len(), 2);

@@ -227,14 +227,14 @@ fn memory_is_kept_until_released_here_and_complete_everywhere() {
     let held = |bench: &Bench| operations.map(|operation| bench.worker.tensor(operation).is_some());
     bench.worker.release(operations[1]);
     assert_eq!(held(&bench), [true, true, true, false]);
-    // Everyone has 0 and 1, says a copy of the packet for 2.
-    bench.answer_with(Parameter { everyone_distance: 0, ..bench.parameter(2) });
-    assert_eq!(bench.worker.everyone(), 2);
+    // All ranks have 0 and 1, says a copy of the packet for 2.
+    bench.answer_with(Parameter { job_watermark_distance: 0, ..bench.parameter(2) });
+    assert_eq!(bench.worker.job_watermark(), 2);
     assert_eq!(held(&bench), [true, false, true, false]);
     bench.worker.release(operations[0]);
     bench.worker.release(operations[2]);
     assert_eq!(held(&bench), [false, false, true, false]);
-    bench.answer_with(Parameter { everyone_distance: 0, ..bench.parameter(3) });
+    bench.answer_with(Parameter { job_watermark_distance: 0, ..bench.parameter(3) });
     assert_eq!(held(&bench), [false, false, false, true]);
     bench.worker.release(Operation(99));
 }
@@ -347,9 +347,9 @@ fn a_result_that_was_taken_is_kept_as_far_as_others_lack_it() {
     let operation = bench.submit(&[1.0; 14]);
     bench.sent();
     for sequence in 0..3 {
-        // The last one says that everyone has the first fragment.
-        let everyone_distance = if sequence == 2 { 1 } else { sequence as u16 };
-        let parameter = Parameter { everyone_distance, ..bench.parameter(sequence) };
+        // The last one says that all ranks have the first fragment.
+        let job_watermark_distance = if sequence == 2 { 1 } else { sequence as u16 };
+        let parameter = Parameter { job_watermark_distance, ..bench.parameter(sequence) };
         let header = parameter.to_header();
         let mut body = [sequence as f32; 4].map(f32::to_le_bytes).concat();
         bench.deliver(header, Body::Bytes(&mut body), Ecn::Capable);

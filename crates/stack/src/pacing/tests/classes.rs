@@ -1,6 +1,6 @@
 use super::*;
 
-/// Pacing with classes of a job that sends one flow of so many slots.
+/// Pacing with classes of a job that sends one flow of `slots` slots.
 fn classes(slots: u64) -> Pacing {
     let settings = Settings { enforce: Enforce::Class, ..settings() };
     let pacing = Pacing::new(NodeId(0), settings, Rate::from_gbps(GBPS), &Rng::new(1));

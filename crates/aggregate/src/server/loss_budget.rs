@@ -6,47 +6,47 @@ use thalweg_wire::aggregate::{Absent, Bounded, Query, SumImportance};
 
 use super::job::{Context, Job, Site};
 use super::judge::State;
-use super::seats;
+use super::positions;
 use crate::setup::Setup;
 use crate::tree::Tree;
 
 /// Most operations at a time that somebody may be left out of. Those beyond are exact.
-const TALLIES_MAX: usize = 1_024;
+const OPERATIONS_MAX: usize = 1_024;
 
 /// The first epoch of a job: nobody can have finished anything before.
 const FIRST_EPOCH: u32 = 1;
 
 /// Bytes of what is kept of an operation, without the counts of ranks: nodes of the map may be half empty.
-const OPERATION_BYTES: u64 = 2 * size_of::<((usize, u64), Tally)>() as u64 + 64;
+const OPERATION_BYTES: u64 = 2 * size_of::<((usize, u64), OperationLoss)>() as u64 + 64;
 
 /// Most bytes that are kept of operations that somebody may be left out of.
 // spec: E-12
 pub(super) fn memory_bytes(workers: u32) -> u64 {
     let workers = u64::from(workers);
-    TALLIES_MAX as u64 * (OPERATION_BYTES + workers * size_of::<u32>() as u64)
+    OPERATIONS_MAX as u64 * (OPERATION_BYTES + workers * size_of::<u32>() as u64)
         + workers * size_of::<u64>() as u64
 }
 
-/// What was left out so far, and what follows from it.
+/// Contributions that were left out so far, and what follows from it.
 #[derive(Debug)]
-pub(super) struct Leeway {
+pub(super) struct LossBudget {
     /// Operations that begin below are exact: of what was left out of them, nothing is remembered.
     from: u64,
     /// By tree and first fragment of the operation.
-    tallies: BTreeMap<(usize, u64), Tally>,
+    operations: BTreeMap<(usize, u64), OperationLoss>,
     /// The watermark of each rank as far as it is known; empty before somebody was left out. Sums that
-    /// lack somebody do not tell what everyone has.
+    /// lack somebody do not show the job watermark.
     watermarks: Vec<u64>,
 }
 
-/// What was left out of one operation, among the fragments of one tree.
+/// Contributions that were left out of one operation, among the fragments of one tree.
 #[derive(Clone, Debug)]
-struct Tally {
+struct OperationLoss {
     /// One after the operation's last fragment.
     end: u64,
     /// The largest number of fragments that was allowed to lack a rank.
     allowed: u32,
-    /// How many fragments lack each rank.
+    /// Number of fragments that lack each rank.
     missed: Vec<u32>,
 }
 
@@ -55,48 +55,48 @@ struct Tally {
 struct Allowance {
     first: u64,
     end: u64,
-    /// How many of the tree's fragments each worker may miss.
+    /// Number of the tree's fragments that each worker may miss.
     fragments: u32,
 }
 
-/// What decides whether a fragment is finished as it is.
+/// Facts that decide whether a fragment is finished as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Standing {
     state: State,
-    /// Whether the attempt that is asked about is the one that is summed.
+    /// True if the attempt that is asked about is the one that is summed.
     is_current: bool,
-    /// Whether the values left their range: then they mean nothing.
+    /// True if the values left their range: then they mean nothing.
     overflow: bool,
-    /// Whether somebody has contributed.
+    /// True if there is any contribution.
     has_any: bool,
-    /// Whether nothing came from a station with several workers: it may hold a part of the sum, and was
+    /// True if nothing came from a station with several workers: it may hold a part of the sum, and was
     /// not asked for it long enough ago.
     awaits_station: bool,
     /// True if what is missing is taken for important and was not asked for long enough ago.
     awaits_important: bool,
 }
 
-impl Leeway {
+impl LossBudget {
     /// For a server that knows nothing of the job: after its first epoch, fragments up to a window above
     /// the least watermark may have been finished without somebody. The window is the same in all epochs.
-    pub(super) fn new(setup: &Setup, window: u64) -> Leeway {
+    pub(super) fn new(setup: &Setup, window: u64) -> LossBudget {
         let forgotten = if setup.epoch == FIRST_EPOCH { 0 } else { window };
-        Leeway {
+        LossBudget {
             from: setup.resume_from.saturating_add(forgotten),
-            tallies: BTreeMap::new(),
+            operations: BTreeMap::new(),
             watermarks: Vec::new(),
         }
     }
 
     /// The same in a new epoch. Workers may have lost their memory since.
-    pub(super) fn renew(self) -> Leeway {
-        Leeway { watermarks: Vec::new(), ..self }
+    pub(super) fn renew(self) -> LossBudget {
+        LossBudget { watermarks: Vec::new(), ..self }
     }
 
-    /// Forgets operations that everyone has.
-    pub(super) fn forget_below(&mut self, everyone: u64) {
-        if !self.tallies.is_empty() {
-            self.tallies.retain(|_, tally| tally.end > everyone);
+    /// Forgets operations below the job watermark.
+    pub(super) fn forget_below(&mut self, job_watermark: u64) {
+        if !self.operations.is_empty() {
+            self.operations.retain(|_, loss| loss.end > job_watermark);
         }
     }
 
@@ -104,33 +104,39 @@ impl Leeway {
     /// would be too much for one of them.
     fn charge(&mut self, shard: usize, allowed: Allowance, ranks: &[u32], workers: u32) -> bool {
         let key = (shard, allowed.first);
-        let missed = |rank: u32| self.tallies.get(&key).map_or(0, |it| it.missed[rank as usize]);
-        let has_room = self.tallies.len() < TALLIES_MAX || self.tallies.contains_key(&key);
+        let missed = |rank: u32| self.operations.get(&key).map_or(0, |it| it.missed[rank as usize]);
+        let has_room = self.operations.len() < OPERATIONS_MAX || self.operations.contains_key(&key);
         let is_bearable = ranks.iter().all(|&rank| missed(rank) < allowed.fragments);
         if allowed.first < self.from || !has_room || !is_bearable {
             return false;
         }
         let missed = || vec![0; workers as usize];
-        let none = || Tally { end: allowed.end, allowed: 0, missed: missed() };
-        let tally = self.tallies.entry(key).or_insert_with(none);
-        tally.allowed = tally.allowed.max(allowed.fragments);
-        ranks.iter().for_each(|&rank| tally.missed[rank as usize] += 1);
+        let none = || OperationLoss { end: allowed.end, allowed: 0, missed: missed() };
+        let loss = self.operations.entry(key).or_insert_with(none);
+        loss.allowed = loss.allowed.max(allowed.fragments);
+        ranks.iter().for_each(|&rank| loss.missed[rank as usize] += 1);
         true
     }
 
     /// Panics where somebody misses more than it may, and where what is over was not forgotten.
     // spec: T-12
-    pub(super) fn check(&self, everyone: u64, workers: u32) {
-        assert!(self.tallies.len() <= TALLIES_MAX, "the number of bounded operations is limited");
-        for tally in self.tallies.values() {
-            assert!(tally.end > everyone, "an operation that everyone has is forgotten");
-            assert_eq!(tally.missed.len(), workers as usize, "every rank has its own count");
-            let most = tally.missed.iter().copied().max().unwrap_or(0);
-            assert!(most <= tally.allowed, "a rank misses {most}, not {}", tally.allowed);
+    pub(super) fn check(&self, job_watermark: u64, workers: u32) {
+        assert!(
+            self.operations.len() <= OPERATIONS_MAX,
+            "the number of bounded operations is limited"
+        );
+        for loss in self.operations.values() {
+            assert!(loss.end > job_watermark, "an operation below the job watermark is forgotten");
+            assert_eq!(loss.missed.len(), workers as usize, "every rank has its own count");
+            let most = loss.missed.iter().copied().max().unwrap_or(0);
+            assert!(most <= loss.allowed, "a rank misses {most}, not {}", loss.allowed);
         }
         let is_known = self.watermarks.is_empty() || self.watermarks.len() == workers as usize;
         assert!(is_known, "every rank has its own watermark");
-        assert!(self.least_watermark() <= everyone, "everyone has what the slowest has");
+        assert!(
+            self.least_watermark() <= job_watermark,
+            "the job watermark is no lower than known"
+        );
     }
 
     /// A worker has everything below this number.
@@ -140,7 +146,7 @@ impl Leeway {
         }
     }
 
-    /// What everyone has, as far as that is known here.
+    /// Job watermark, as far as it is known here.
     fn least_watermark(&self) -> u64 {
         self.watermarks.iter().copied().min().unwrap_or(0)
     }
@@ -158,15 +164,15 @@ impl Standing {
 }
 
 impl Job {
-    /// Where sums lack somebody, queries tell what everyone has.
+    /// Takes the watermark of a query: sums that lack somebody do not carry the job watermark.
     pub(super) fn hear_watermark(&mut self, query: &Query) {
-        let is_ours = query.identity.epoch == self.setup.epoch && query.server == self.me;
-        if self.leeway.watermarks.is_empty() || !is_ours {
+        let is_current = query.identity.epoch == self.setup.epoch && query.server == self.me;
+        if self.loss_budget.watermarks.is_empty() || !is_current {
             return;
         }
         if let Some(rank) = self.setup.tree(query.identity.sequence).worker_at(&query.branch) {
-            self.leeway.hear(rank, query.watermark());
-            self.advance(self.leeway.least_watermark());
+            self.loss_budget.hear(rank, query.watermark());
+            self.advance(self.loss_budget.least_watermark());
         }
     }
 
@@ -192,17 +198,17 @@ impl Job {
             state: slot.state,
             is_current: slot.attempt.0 == query.identity.attempt,
             overflow: slot.overflow,
-            has_any: slot.seated > 0,
-            awaits_station: !was_asked && has_silent_station(tree, place.seats),
+            has_any: slot.contributors > 0,
+            awaits_station: !was_asked && has_silent_station(tree, place.positions),
             awaits_important: !was_asked && lacks_important(slot.importance, query.important),
         };
         let workers = tree.workers();
-        let missing = missing_ranks(tree, place.seats);
+        let missing = missing_ranks(tree, place.positions);
         let Some(absent) = Absent::of(missing.iter().copied(), workers) else { return false };
         let watermark = slot.watermark;
         let is_sum = Standing { awaits_important: false, ..standing }.can_finish();
         self.stats.important_awaited += u64::from(is_sum && standing.awaits_important);
-        if !standing.can_finish() || !self.leeway.charge(shard, allowed, &missing, workers) {
+        if !standing.can_finish() || !self.loss_budget.charge(shard, allowed, &missing, workers) {
             return false;
         }
         if let Some(site) = self.site(shard, sequence) {
@@ -214,15 +220,15 @@ impl Job {
         true
     }
 
-    /// Whoever is in a sum has everything below its watermark.
+    /// A worker that is in a sum has everything below its watermark.
     fn hear_contributors(&mut self, missing: &[u32], watermark: u64, workers: u32) {
-        if self.leeway.watermarks.is_empty() {
-            self.leeway.watermarks = vec![self.setup.resume_from; workers as usize];
+        if self.loss_budget.watermarks.is_empty() {
+            self.loss_budget.watermarks = vec![self.setup.resume_from; workers as usize];
         }
         for rank in (0..workers).filter(|rank| !missing.contains(rank)) {
-            self.leeway.hear(rank, watermark);
+            self.loss_budget.hear(rank, watermark);
         }
-        self.advance(self.leeway.least_watermark());
+        self.advance(self.loss_budget.least_watermark());
     }
 }
 
@@ -249,30 +255,31 @@ fn lacks_important(there: SumImportance, asker: bool) -> bool {
     }
 }
 
-/// Whose contributions are missing.
+/// Ranks whose contributions are missing.
 pub(super) fn missing_ranks(tree: &Tree, taken: &[u64]) -> Vec<u32> {
     let all = 0..tree.workers();
     let mut missing = Vec::new();
     let mut from = all.start;
-    while let Some(seat) = seats::first_missing(taken, from..all.end) {
-        missing.push(tree.rank_at(seat));
-        from = seat + 1;
+    while let Some(position) = positions::first_missing(taken, from..all.end) {
+        missing.push(tree.rank_at(position));
+        from = position + 1;
     }
     missing
 }
 
-/// Whether nothing came from a station that several workers enter at.
+/// True if nothing came from a station that several workers enter at.
 fn has_silent_station(tree: &Tree, taken: &[u64]) -> bool {
     let end = tree.workers();
     let mut from = 0;
-    while let Some(seat) = seats::first_missing(taken, from..end) {
-        let branch = tree.branch(tree.rank_at(seat));
+    while let Some(position) = positions::first_missing(taken, from..end) {
+        let branch = tree.branch(tree.rank_at(position));
         let entry = branch.entry();
-        let station = tree.seats(&branch, entry, branch.full(entry)).and_then(|mut all| all.next());
-        if station.is_some_and(|all| all.len() > 1 && seats::count(taken, all) == 0) {
+        let station =
+            tree.positions(&branch, entry, branch.full(entry)).and_then(|mut all| all.next());
+        if station.is_some_and(|all| all.len() > 1 && positions::count(taken, all) == 0) {
             return true;
         }
-        from = seat + 1;
+        from = position + 1;
     }
     false
 }
@@ -285,8 +292,8 @@ mod tests {
 
     const ALLOWED: Allowance = Allowance { first: 100, end: 200, fragments: 2 };
 
-    fn leeway(from: u64) -> Leeway {
-        Leeway { from, tallies: BTreeMap::new(), watermarks: Vec::new() }
+    fn loss_budget(from: u64) -> LossBudget {
+        LossBudget { from, operations: BTreeMap::new(), watermarks: Vec::new() }
     }
 
     #[test]
@@ -323,31 +330,36 @@ mod tests {
 
     #[test]
     fn nobody_misses_more_than_is_allowed() {
-        let mut leeway = leeway(0);
-        assert!(leeway.charge(0, ALLOWED, &[1], 4));
-        assert!(leeway.charge(0, ALLOWED, &[1, 2], 4));
-        assert!(!leeway.charge(0, ALLOWED, &[2, 1], 4), "one of them has missed two");
-        assert!(leeway.charge(0, ALLOWED, &[2], 4), "what was refused is not noted");
-        assert!(!leeway.charge(0, ALLOWED, &[2], 4));
-        assert!(leeway.charge(1, ALLOWED, &[2], 4), "the fragments of another tree");
-        assert!(leeway.charge(0, Allowance { first: 200, end: 300, ..ALLOWED }, &[2], 4));
-        leeway.forget_below(199);
-        assert!(!leeway.charge(0, ALLOWED, &[1], 4), "it is not over yet");
-        leeway.forget_below(200);
-        assert_eq!(leeway.tallies.len(), 1);
+        let mut loss_budget = loss_budget(0);
+        assert!(loss_budget.charge(0, ALLOWED, &[1], 4));
+        assert!(loss_budget.charge(0, ALLOWED, &[1, 2], 4));
+        assert!(!loss_budget.charge(0, ALLOWED, &[2, 1], 4), "one of them has missed two");
+        assert!(loss_budget.charge(0, ALLOWED, &[2], 4), "what was refused is not noted");
+        assert!(!loss_budget.charge(0, ALLOWED, &[2], 4));
+        assert!(loss_budget.charge(1, ALLOWED, &[2], 4), "the fragments of another tree");
+        assert!(loss_budget.charge(0, Allowance { first: 200, end: 300, ..ALLOWED }, &[2], 4));
+        loss_budget.forget_below(199);
+        assert!(!loss_budget.charge(0, ALLOWED, &[1], 4), "it is not over yet");
+        loss_budget.forget_below(200);
+        assert_eq!(loss_budget.operations.len(), 1);
     }
 
     #[test]
     fn what_may_be_forgotten_is_exact() {
-        let mut leeway = leeway(101);
-        assert!(!leeway.charge(0, ALLOWED, &[1], 4));
-        assert!(leeway.charge(0, Allowance { first: 101, ..ALLOWED }, &[1], 4));
-        for first in 1_000..1_000 + TALLIES_MAX as u64 - 1 {
-            assert!(leeway.charge(0, Allowance { first, ..ALLOWED }, &[1], 4));
+        let mut loss_budget = loss_budget(101);
+        assert!(!loss_budget.charge(0, ALLOWED, &[1], 4));
+        assert!(loss_budget.charge(0, Allowance { first: 101, ..ALLOWED }, &[1], 4));
+        for first in 1_000..1_000 + OPERATIONS_MAX as u64 - 1 {
+            assert!(loss_budget.charge(0, Allowance { first, ..ALLOWED }, &[1], 4));
         }
-        assert!(!leeway.charge(0, Allowance { first: 5_000, ..ALLOWED }, &[1], 4), "no room");
-        assert!(leeway.charge(0, Allowance { first: 1_000, ..ALLOWED }, &[1], 4));
-        assert!(!leeway.charge(0, Allowance { first: 1_001, fragments: 0, ..ALLOWED }, &[1], 4));
+        assert!(!loss_budget.charge(0, Allowance { first: 5_000, ..ALLOWED }, &[1], 4), "no room");
+        assert!(loss_budget.charge(0, Allowance { first: 1_000, ..ALLOWED }, &[1], 4));
+        assert!(!loss_budget.charge(
+            0,
+            Allowance { first: 1_001, fragments: 0, ..ALLOWED },
+            &[1],
+            4
+        ));
     }
 
     #[test]
