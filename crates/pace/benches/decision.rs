@@ -69,7 +69,7 @@ fn counterpart(host: &Host, flow: FlowId, further: u64) -> Progress {
     Progress { flow: other(flow), volume: own.volume + further, ..own }
 }
 
-/// Sends what was decided. Who has sent everything begins anew.
+/// Sends what was decided. A flow that has sent everything begins again.
 fn send(host: &mut Host, now: Time, flow: FlowId) {
     let slot = host.settings().slot_at(now);
     let planned = host.plan(flow).map_or(0, |plan| plan.at(slot));

@@ -72,7 +72,7 @@ impl Ahead {
         &self.bytes[..self.len]
     }
 
-    /// The same to change.
+    /// Volumes by slot, for changes.
     pub fn volumes_mut(&mut self) -> &mut [u64] {
         &mut self.bytes[..self.len]
     }

@@ -166,7 +166,7 @@ impl Host {
         Ok(())
     }
 
-    /// Of what a flow has ready only a part can be seen, as in a socket: it plans all that it is thought to have left.
+    /// Marks a flow of whose ready bytes only a part can be seen, as in a socket: it plans all that it is thought to have left.
     // spec: C-17
     pub fn guess(&mut self, flow: FlowId) -> Result<(), HostError> {
         self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.guess();

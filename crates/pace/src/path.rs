@@ -27,7 +27,7 @@ pub struct Feedback {
 pub struct Progress {
     /// Name of the flow.
     pub flow: FlowId,
-    /// In which iteration of its job.
+    /// Iteration of its job.
     pub iteration: u64,
     /// Bytes that it will have sent at the end of the current slot.
     pub volume: u64,
@@ -55,7 +55,7 @@ impl Feedback {
 
     // spec: C-02, C-04
     /// Adds a link, whose table must stand at the same slot: loads of other jobs add up, the least free
-    /// bandwidth remains. What the flow itself has reserved there does not stand in its way, nor what it
+    /// bandwidth remains. What the flow itself has reserved there does not limit it, nor what it
     /// can take from flows of higher ranks.
     pub fn add(&mut self, link: &LinkTable, who: impl Into<Ranked>) {
         assert_eq!(link.planned().first(), self.slot(), "tables advance before they are asked");

@@ -45,12 +45,12 @@ struct Arriving {
     granted: u32,
     /// of which those below this one needed no grant.
     unscheduled: u32,
-    /// Of what was granted last.
+    /// Priority of the last grant.
     priority: u8,
     /// Answer to the last packet, sent or not.
     last: Ack,
     entropy: u16,
-    /// With what is left of it, among those that want grants.
+    /// Packets left of it by which it is sorted, while it wants grants.
     queued: Option<u32>,
     is_due: bool,
     /// When something of it came, or was asked for again.
@@ -274,7 +274,7 @@ impl Grants {
                     break;
                 }
             }
-            // Who needs no more grants makes room for the next.
+            // A message that needs no more grants makes room for the next.
             match full {
                 Some(name) => self.requeue(name),
                 None => return,

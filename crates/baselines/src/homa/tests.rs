@@ -142,7 +142,7 @@ fn the_least_left_are_granted_as_many_as_there_are_priorities() {
     arrive(&mut grants, 4, 1, 100, 98);
     arrive(&mut grants, 5, 2, 50, 48);
     assert_eq!(taken(&mut grants), [(4, 5, 6), (2, 6, 7)]);
-    // Who has all its grants makes room at once, before all has come.
+    // A message with all its grants makes room at once, before all has come.
     arrive(&mut grants, 6, 4, 20, 4);
     assert_eq!(taken(&mut grants), [(4, 20, 6), (1, 6, 7)]);
 }

@@ -23,7 +23,7 @@ pub(crate) struct Outbound<S> {
 pub(crate) struct Outgoing<S> {
     pub(crate) transfer: Transfer,
     pub(crate) state: S,
-    /// With which rank it stands among those that may send.
+    /// Rank among the messages that may send, while it is one of them.
     pub(crate) queued: Option<u64>,
 }
 

@@ -96,7 +96,7 @@ impl Pulls {
             self.turns.push_back(name);
         }
         self.is_due = false;
-        // Who was held up by a packet on the interface may make up for that, and for no more.
+        // A pull that a packet on the interface delayed may make up for that delay, and for no more.
         self.departures.advance(now, self.gap, self.gap);
     }
 
@@ -105,7 +105,7 @@ impl Pulls {
         if self.is_due || self.turns.is_empty() { Time::NEVER } else { self.departures.next() }
     }
 
-    /// It is now.
+    /// Takes in the time: a pull may have become due.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         self.is_due |= self.departures.next() <= now;
     }

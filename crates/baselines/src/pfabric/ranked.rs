@@ -21,7 +21,7 @@ pub struct Ranked {
 struct State {
     window: Window,
     estimate: SizeEstimate,
-    /// Since when only probes are sent, or when the last one was.
+    /// Time since which only probes are sent, or of the last one.
     probing_since: Option<Time>,
 }
 

@@ -32,7 +32,7 @@ fn an_incast_ends_when_the_link_has_carried_it() {
         let messages = (1..=senders).map(|host| Sending::new(Time::ZERO, host, 0, bytes)).collect();
         let (_, messages) = run::<Endpoint>(&topology, &config(), 1, messages);
         let last = messages.iter().map(|sending| sending.received[0]).max().expect("some");
-        // Beside the packets: the way to the switch, and from it.
+        // Beside the packets: the path to the switch, and from it.
         let ratio = last.as_us_f64() / (wire_us(bytes * u64::from(senders)) + 2.2);
         assert!((0.99..1.02).contains(&ratio), "{senders} senders: {ratio}");
         let sent = || messages.iter().map(|sending| sending.sent[0]);
@@ -40,7 +40,7 @@ fn an_incast_ends_when_the_link_has_carried_it() {
     }
 }
 
-/// Only unscheduled packets of its own priority, and the packet that is being sent, are in its way.
+/// Only unscheduled packets of its own priority, and the packet that is being sent, delay it.
 #[test]
 fn a_short_message_does_not_notice_long_ones() {
     ranks::a_short_message_does_not_notice_long_ones::<Endpoint>(&config(), 5 * 1_460);
@@ -61,7 +61,7 @@ fn messages_end_in_the_order_of_their_sizes() {
     for sending in &messages {
         before_bytes += sending.payload.bytes().as_u64();
         let us = sending.received[0].since(sending.at).as_us_f64();
-        // Beside the packets: the way, and what of the others was on it.
+        // Beside the packets: the path, and the packets of the others on it.
         let most_us = wire_us(before_bytes) + 30.0;
         assert!(us <= most_us, "{us} against {most_us}");
     }

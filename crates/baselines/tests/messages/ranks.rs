@@ -20,7 +20,7 @@ pub fn a_short_message_does_not_notice_long_ones<T: Transport>(config: &Config, 
         let sending = messages.iter().find(|sending| sending.src == 5).expect("it was sent");
         sending.received[0].since(sending.at).as_us_f64()
     };
-    // At most the packet that is being sent is in its way.
+    // At most the packet that is being sent delays it.
     assert!(fct(&messages) <= fct(&alone) + 1.3, "{} and {}", fct(&messages), fct(&alone));
 }
 

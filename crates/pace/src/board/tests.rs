@@ -53,7 +53,7 @@ fn what_is_planned_comes_back_as_load() {
     let (load, free, _) = seen(&mut board);
     assert_eq!((load[0], free[0]), (4_000_000, 3_500_000));
     assert_eq!((load[1], free[1]), (0, CAPACITY));
-    // The own reservation does not stand in its own way, and other hosts have links of their own.
+    // The own reservation does not limit it, and other hosts have links of their own.
     let own = board.fetch(NOW, NOW, &[question(1)]).unwrap();
     assert_eq!(own[0].feedback.unwrap().free.volumes()[0], CAPACITY);
     let elsewhere = Question { to: NodeId(HOST.0 + 1), ..question(99) };

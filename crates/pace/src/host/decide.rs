@@ -38,7 +38,7 @@ pub(super) struct Reservations<'a> {
     pub(super) by_job: &'a Ahead,
     /// Number of flows of its job, itself among them, that share what the own link has left.
     pub(super) sharers: usize,
-    /// Of what the network has reserved, what will be given up.
+    /// Reservations in the network that will be given up.
     pub(super) yielded: &'a Ahead,
 }
 
@@ -90,7 +90,7 @@ impl Decider {
         }
         self.plannable(flow).keep(0, &before, &mut flow.plan);
         if self.slow(flow) || flow.plan != before {
-            // Who waits for others must not keep from sending whom those wait for.
+            // A flow that waits for others must not block the flows that those wait for.
             self.publish(flow, &before);
         }
         self.grant(flow);

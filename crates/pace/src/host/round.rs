@@ -43,7 +43,7 @@ struct Due<'a> {
     /// Bytes that have left of the plan for the current slot.
     used: u64,
     /// Index of its path among the round's.
-    way: usize,
+    path: usize,
 }
 
 /// The turn of a job whose flows wait for their decisions.
@@ -100,11 +100,11 @@ struct Round {
     own: Ahead,
     /// Of that, what belongs to flows that are not decided upon.
     aside: Vec<(JobId, Ahead)>,
-    /// By way, what flows of later jobs had planned and will plan again. On the own link it is given up; the
+    /// By path, volumes that flows of later jobs had planned and will plan again. On the own link it is given up; the
     /// network still has it in its tables.
     yielded: Vec<Ahead>,
     /// Index of the path to each destination, sorted: they are few, and near each other in memory.
-    ways: Vec<(NodeId, usize)>,
+    paths: Vec<(NodeId, usize)>,
 }
 
 impl Round {
@@ -113,7 +113,7 @@ impl Round {
             own: *decider.uplink.planned(),
             aside: Vec::new(),
             yielded: Vec::new(),
-            ways: Vec::new(),
+            paths: Vec::new(),
         }
     }
 
@@ -135,9 +135,9 @@ impl Round {
             }
             let used = flow.sent_in_slot.min(flow.plan.at(slot));
             used_in_all += used;
-            let way = self.way_to(flow.to, &decider.nothing());
-            self.yielded[way].add(&flow.plan);
-            due.push(Due { rank: flow.rank(), used, way, flow });
+            let path = self.path_to(flow.to, &decider.nothing());
+            self.yielded[path].add(&flow.plan);
+            due.push(Due { rank: flow.rank(), used, path, flow });
         }
         self.yielded.iter().for_each(|yielded| self.own.subtract(yielded));
         self.own.volumes_mut()[0] += used_in_all;
@@ -145,21 +145,21 @@ impl Round {
     }
 
     /// Index of the path to a destination.
-    fn way_to(&mut self, to: NodeId, nothing: &Ahead) -> usize {
-        let (at, way) = match self.ways.binary_search_by_key(&to, |(to, _)| *to) {
-            Ok(at) => return self.ways[at].1,
+    fn path_to(&mut self, to: NodeId, nothing: &Ahead) -> usize {
+        let (at, path) = match self.paths.binary_search_by_key(&to, |(to, _)| *to) {
+            Ok(at) => return self.paths[at].1,
             Err(at) => (at, self.yielded.len()),
         };
-        self.ways.insert(at, (to, way));
+        self.paths.insert(at, (to, path));
         self.yielded.push(*nothing);
-        way
+        path
     }
 
     /// Plans the flows of one job, whose turn it is.
     fn decide_job(&mut self, left: &Fraction, decider: &Decider, job: &mut [Due]) {
         let mut by_job = self.reserved_by(decider, job);
         for due in &*job {
-            self.yielded[due.way].subtract(&due.flow.plan);
+            self.yielded[due.path].subtract(&due.flow.plan);
         }
         let flows = job.len();
         for (at, due) in job.iter_mut().enumerate() {
@@ -170,7 +170,7 @@ impl Round {
                 reserved: &self.own,
                 by_job: &by_job,
                 sharers: flows - at,
-                yielded: &self.yielded[due.way],
+                yielded: &self.yielded[due.path],
             };
             decider.plan(left, due.flow, &reservations);
             self.own.add(&due.flow.plan);

@@ -158,7 +158,7 @@ fn without_a_word_from_the_network_the_own_link_decides() {
     let events = decide(&mut host, at_ms(60));
     assert_eq!(plan_of(&host, &events, 1).map(|(_, is_blind)| is_blind), Some(true));
     let plans = [JOB, JobId(8)].map(|job| *host.plan(FlowId { job, number: 1 }).unwrap());
-    // The first flow takes what is left of the slot, the second keeps out of its way.
+    // The first flow takes what is left of the slot, the second leaves that to it.
     let slots = |at: usize| plans.map(|plan| plan.volumes()[at]);
     assert_eq!(slots(1), [SLOT_BYTES, 0]);
     assert_eq!(slots(0), [SLOT_BYTES * 9 / 10, 0]);

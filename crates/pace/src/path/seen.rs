@@ -93,7 +93,7 @@ impl Seen {
             return;
         }
         let is_enough = reaches(carried, ENOUGH, planned);
-        // Who got more may get even more: after a moment in which nothing went, all is soon there again.
+        // A probe that got more is followed by another: after a moment without bandwidth, all of it is soon used again.
         self.content_slots = match self.is_probe() {
             true if is_enough => self.content_slots,
             true => 0,
