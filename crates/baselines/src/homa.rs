@@ -5,7 +5,7 @@
 //! never wait. Their priority follows from the size of the message, by [cutoffs](Priorities) that
 //! balance the bytes of each priority. Everything beyond is *scheduled*: of the messages that arrive
 //! with more to come, a receiver keeps those with the least left busy, each with a round trip's worth
-//! of packets on the way. They are as many as there are priorities for scheduled packets: more than
+//! of packets in flight. They are as many as there are priorities for scheduled packets: more than
 //! its link can carry, so that it stays busy when a sender does not answer (*overcommitment*). The
 //! shortest has the highest priority of them, and all are as low as possible, so that the next one
 //! that is shorter finds a free one above them.
@@ -16,7 +16,7 @@
 //! The packets are those of [`thalweg_wire::flow`]. A grant is a [`Credit`](thalweg_wire::flow::Credit)
 //! with a priority; an [`Ack`](thalweg_wire::flow::Ack) that asks for packets again is a RESEND, and
 //! one that does not tells of the end. The rank of a data packet is the size that its message is
-//! believed to have, so that receivers believe what senders do.
+//! estimated to have, so that receivers rank as senders do.
 //!
 //! Departures from the published system: messages are one-way, so the receiver tells of the end where
 //! the response of a remote call would; there is no BUSY, since a request for packets that were sent

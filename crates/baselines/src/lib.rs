@@ -1,4 +1,4 @@
-//! What only researchers run: published systems that ours is compared with.
+//! Published systems for comparison, which only researchers run.
 
 pub mod homa;
 mod messages;

@@ -1,16 +1,16 @@
-//! What published transports of messages have in common, however they decide what to send when.
+//! Parts that published transports of messages share, however they decide what to send when.
 //!
 //! They speak with the packets of [`thalweg_wire::flow`] and are protocols of
 //! [`thalweg_transport::Endpoint`]. An acknowledgement that asks for a packet again says that its header
 //! came without its payload.
 
-mod belief;
+mod estimate;
 mod outbound;
 mod probes;
 mod transfer;
 
-pub(crate) use belief::Belief;
-pub use belief::Past;
+pub use estimate::Past;
+pub(crate) use estimate::SizeEstimate;
 pub(crate) use outbound::{Outbound, Outgoing};
 pub(crate) use probes::Probes;
 use thalweg_core::{NodeId, Outbox, TrafficClass};
@@ -22,17 +22,17 @@ pub(crate) use transfer::{Label, Transfer};
 /// Sender and flow of a message that arrives.
 pub(crate) type Name = (NodeId, FlowId);
 
-/// How many messages whose senders are gone are never looked for.
+/// Messages of vanished senders that are kept before any search for them.
 const SPARE_MESSAGES: usize = 64;
 
-/// Whether somebody who remembers so many of the messages should forget those that are over, or whose
-/// senders are gone. Only at twice as many as arrive: so looking at all of them costs each arrival next to
+/// True if an owner of state for `remembered` messages should forget those that are over, or whose senders are gone.
+/// Only at twice as many as arrive: so a scan of all of them costs each arrival next to
 /// nothing.
 pub(crate) fn is_outgrown(incoming: &Incoming, remembered: usize) -> bool {
     remembered > 2 * incoming.live() + SPARE_MESSAGES
 }
 
-/// Sends leave to send: so many transmissions of a message since its beginning, with that priority. `None`
+/// Sends a credit: a message's transmissions since its beginning that are allowed, with that priority. `None`
 /// without room.
 pub(crate) fn send_credit(
     config: &MessageConfig,

@@ -13,8 +13,8 @@
 //! packet again is the negative acknowledgement of its `index`.
 //!
 //! Departures from the published system: packets whose headers came back leave when nothing else of the message is in
-//! flight, a quarter of a window at a time; the receiver counts what is on the way and pulls no more than is missing, where the
-//! published one takes superfluous pulls out of its queue at the end.
+//! flight, a quarter of a window at a time; the receiver counts what is in flight and pulls no more than is missing,
+//! where the published one takes superfluous pulls out of its queue at the end.
 
 mod config;
 mod pulled;

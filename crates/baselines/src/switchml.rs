@@ -6,7 +6,7 @@
 //! congestion control: the window is the pool.
 //!
 //! Each slot has two *versions*, used in turn. While the next fragment is summed in one, the other still
-//! has the last result, for whoever lost it. A worker whose timeout runs out sends its fragment again;
+//! has the last result, for a worker that lost it. A worker whose timeout runs out sends its fragment again;
 //! the switch answers with the result if there is one, and otherwise has it already.
 //!
 //! Departures from the published system: the switch compares sequence numbers, so that a packet that
@@ -33,7 +33,7 @@ pub use worker::{Event, Worker, WorkerStats};
 /// The one set-up of a job.
 const EPOCH: u32 = 1;
 
-/// Where fragment `sequence` is summed, in a pool of `slots`: the slot, and which version of it.
+/// The slot of a pool of `slots` in which fragment `sequence` is summed, and the version of it.
 fn place(sequence: u64, slots: u32) -> (u32, u8) {
     let slots = u64::from(slots);
     ((sequence % slots) as u32, (sequence / slots % 2) as u8)

@@ -1,4 +1,4 @@
-//! What a sum is asked for with.
+//! A sum's tensor, and the options of its call.
 
 use thalweg_core::{
     Dscp, FRONT_PRIORITY, Fingerprint, LAYER_PRIORITIES, TrafficClass, layer_priority,
@@ -11,17 +11,17 @@ use thalweg_values::Coverage;
 /// A tensor to be summed over all workers. A [`Tensor`] alone is one, of the front layer.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SumCall {
-    /// This worker's values.
+    /// Values of this worker.
     pub tensor: Tensor,
     /// The layer of the model that they belong to, from 0 at the front: how urgent they are, where that
     /// makes a difference.
     pub layer: u16,
-    /// How many layers the model has, for aggregation and for sums over flows: without it all are as urgent. Deliveries
+    /// Number of layers of the model, for aggregation and for sums over flows: without it all are as urgent. Deliveries
     /// have that in their settings.
     pub layers: Option<u16>,
     /// The largest share of it that may be missing. Without it, what the settings say. Flows lose nothing.
     pub loss: Option<LossBound>,
-    /// What values of the result that were lost read as, of the same length: for parameters, those of the
+    /// Values of the same length that lost values of the result read as: for parameters, those of the
     /// round before. Without it nothing of the result may be lost. Flows lose nothing.
     pub older: Option<Tensor>,
     /// The operation that the caller was asked for. Default an exact sum of the tensor. Workers that differ in
@@ -35,7 +35,7 @@ impl From<Tensor> for SumCall {
     }
 }
 
-/// The care that messages of a sum need on their way.
+/// The care that messages of a sum need in flight.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Care {
     /// The layer of the model that the values belong to.

@@ -1,4 +1,4 @@
-//! What messages of a member travel on.
+//! Transport of a member's messages.
 
 use std::ops::Range;
 use thalweg_core::{Check, Machine, NodeId, Outbox, Packet, Reports, Tag, Time};
@@ -11,17 +11,17 @@ use thalweg_wire::frame::SumFrame;
 use crate::block::{Block, Form};
 use crate::call::Care;
 use crate::config::ConfigError;
-use crate::courier::Courier;
 use crate::delivery::SumDelivery;
+use crate::delivery_carrier::DeliveryCarrier;
 
 /// A numbered message.
 #[derive(Clone)]
 pub struct NumberedMessage {
-    /// Its number: what it is, to those who sent and who get it.
+    /// Number of the message, by which its sender and its receiver know it.
     pub(crate) index: u64,
     pub(crate) care: Care,
-    /// Which way it goes. Means something to who sends it.
-    pub(crate) leg: Leg,
+    /// Phase of the sum that the message belongs to. Only its sender uses it.
+    pub(crate) phase: Phase,
     /// The operation of the message, or why its sender has stopped. `None` if only the length of the values is known.
     pub(crate) frame: Option<SumFrame>,
     pub(crate) block: Block,
@@ -34,9 +34,9 @@ pub struct NumberedMessage {
 impl NumberedMessage {
     /// A message of a flow, of which nothing is missing.
     pub(crate) fn new(index: u64, block: Block) -> NumberedMessage {
-        let (care, leg) = (Care::default(), Leg::Gradient);
+        let (care, phase) = (Care::default(), Phase::Gradient);
         let (coverage, lost) = (Coverage::Exact, Vec::new());
-        NumberedMessage { index, care, leg, frame: None, block, coverage, lost }
+        NumberedMessage { index, care, phase, frame: None, block, coverage, lost }
     }
 
     /// Coverage of the values as they arrived: values that were lost lack all contributors to them.
@@ -47,9 +47,9 @@ impl NumberedMessage {
     }
 }
 
-/// Whether values are on their way into a sum or out of it.
+/// Phase of a sum: values go into it, or come out of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Leg {
+pub(crate) enum Phase {
     Gradient,
     Result,
 }
@@ -62,7 +62,7 @@ pub struct Older {
     pub loss: Option<LossBound>,
 }
 
-/// What a part says to a message that somebody wants to send to it.
+/// Answer of a part to a message that is offered to it.
 pub enum Want {
     /// A contribution that it waits for.
     Gradient,
@@ -74,8 +74,8 @@ pub enum Want {
     Never,
 }
 
-/// What a carrier has to tell.
-pub(crate) enum News {
+/// Event of a carrier.
+pub(crate) enum CarrierEvent {
     /// A message is here.
     Received { src: NodeId, message: NumberedMessage },
     /// A message with a number that no member gives.
@@ -90,12 +90,12 @@ pub(crate) enum News {
     Disagrees(NodeId),
 }
 
-/// What messages travel on.
+/// Transport that messages use.
 pub(crate) enum Carrier {
     /// Reliable flows, whose messages need no buffer.
     Flow(Box<Flows>),
     /// Tensors of which a part may be lost.
-    Deliver(Box<Courier>),
+    Deliver(Box<DeliveryCarrier>),
 }
 
 /// A flow endpoint with numbered messages.
@@ -110,7 +110,7 @@ macro_rules! of_endpoint {
     ($carrier:ident.$method:ident($($argument:expr),*)) => {
         match $carrier {
             Carrier::Flow(flows) => flows.endpoint.$method($($argument),*),
-            Carrier::Deliver(courier) => courier.endpoint.$method($($argument),*),
+            Carrier::Deliver(carrier) => carrier.endpoint.$method($($argument),*),
         }
     };
 }
@@ -122,7 +122,7 @@ impl Carrier {
         delivery: Option<SumDelivery>,
     ) -> Result<Carrier, ConfigError> {
         if let Some(delivery) = delivery {
-            return Ok(Carrier::Deliver(Box::new(Courier::new(delivery)?)));
+            return Ok(Carrier::Deliver(Box::new(DeliveryCarrier::new(delivery)?)));
         }
         let first_message = flow.messages.first_message;
         let endpoint = Endpoint::new(flow)?;
@@ -157,18 +157,18 @@ impl Carrier {
     ) -> Result<(), StartError> {
         match self {
             Carrier::Flow(flows) => flows.send(now, dst, message),
-            Carrier::Deliver(courier) => {
-                courier.send(now, dst, message);
+            Carrier::Deliver(carrier) => {
+                carrier.send(now, dst, message);
                 Ok(())
             }
         }
     }
 
     #[inline]
-    pub fn poll(&mut self) -> Option<News> {
+    pub fn poll(&mut self) -> Option<CarrierEvent> {
         match self {
             Carrier::Flow(flows) => flows.poll(),
-            Carrier::Deliver(courier) => courier.poll(),
+            Carrier::Deliver(carrier) => carrier.poll(),
         }
     }
 
@@ -184,24 +184,24 @@ impl Carrier {
         of_endpoint!(self.check());
     }
 
-    /// How many messages are being sent.
+    /// Number of messages that are being sent.
     pub fn outgoing(&self) -> usize {
         of_endpoint!(self.outgoing())
     }
 
-    /// How many packets were sent that had been sent before.
+    /// Number of packets that were sent again.
     pub fn retransmissions(&self) -> u64 {
         match self {
             Carrier::Flow(flows) => flows.endpoint.retransmissions(),
-            Carrier::Deliver(courier) => courier.endpoint.stats().resent,
+            Carrier::Deliver(carrier) => carrier.endpoint.stats().resent,
         }
     }
 
-    /// What deliveries did, where messages travel on them.
+    /// Counts of deliveries, where messages travel on them.
     pub fn delivery_stats(&self) -> Option<thalweg_deliver::Stats> {
         match self {
             Carrier::Flow(_) => None,
-            Carrier::Deliver(courier) => Some(courier.endpoint.stats()),
+            Carrier::Deliver(carrier) => Some(carrier.endpoint.stats()),
         }
     }
 
@@ -250,7 +250,7 @@ impl Flows {
     }
 
     #[inline]
-    fn poll(&mut self) -> Option<News> {
+    fn poll(&mut self) -> Option<CarrierEvent> {
         let index = |number: u64| number.checked_sub(self.first_message);
         loop {
             return Some(match self.endpoint.poll_event()? {
@@ -266,16 +266,16 @@ impl Flows {
                             // spec: M-03
                             let care = Care { dscp: Some(dscp), ..message.care };
                             let message = NumberedMessage { frame, care, ..message };
-                            News::Received { src, message }
+                            CarrierEvent::Received { src, message }
                         }
-                        None => News::Unnumbered,
+                        None => CarrierEvent::Unnumbered,
                     }
                 }
                 thalweg_flow::Event::Sent(sent) => match index(sent.flow.number()) {
-                    Some(index) => News::Sent { index },
+                    Some(index) => CarrierEvent::Sent { index },
                     None => continue,
                 },
-                thalweg_flow::Event::Failed(sent) => News::Lost(sent.dst),
+                thalweg_flow::Event::Failed(sent) => CarrierEvent::Lost(sent.dst),
             });
         }
     }

@@ -1,4 +1,4 @@
-//! What the settings of all collectives have to keep.
+//! Checks of the settings of all collectives.
 
 use std::collections::BTreeSet;
 
@@ -28,9 +28,9 @@ pub enum ConfigError {
     NoSuchPlace {
         /// The setting.
         name: &'static str,
-        /// What it was set to.
+        /// Value of the setting.
         index: u32,
-        /// How many places there are.
+        /// Number of places in the list.
         count: usize,
     },
     /// A node with nothing to do.
@@ -41,11 +41,11 @@ pub enum ConfigError {
     TwoNodes {
         /// The worker's rank.
         rank: u32,
-        /// Its node.
+        /// Node that the rank names.
         worker: NodeId,
         /// The server's place.
         index: u32,
-        /// Its node.
+        /// Node that the place names.
         server: NodeId,
     },
     /// A setting that has to be positive.
@@ -57,7 +57,7 @@ pub enum ConfigError {
     /// A chunk that no message can carry.
     #[error("chunk_bytes is {chunk_bytes}, but a message has at most {max} bytes: make it smaller")]
     ChunkTooLong {
-        /// What it was set to.
+        /// Value of the setting.
         chunk_bytes: u64,
         /// The longest message.
         max: u64,
@@ -65,7 +65,7 @@ pub enum ConfigError {
     /// A chunk that would cut values.
     #[error("chunk_bytes is {chunk_bytes}: make it a multiple of {unit}, the size of a value")]
     ChunkNotWhole {
-        /// What it was set to.
+        /// Value of the setting.
         chunk_bytes: u64,
         /// Size of the largest value.
         unit: u64,
@@ -78,7 +78,7 @@ pub enum ConfigError {
     Delivery(#[from] thalweg_deliver::ConfigError),
 }
 
-/// Whether a list names nodes, each once.
+/// Checks that a list names nodes, each once.
 pub(crate) fn check_nodes(name: &'static str, nodes: &[NodeId]) -> Result<(), ConfigError> {
     if nodes.is_empty() {
         return Err(ConfigError::Empty(name));
@@ -100,7 +100,7 @@ pub(crate) fn node_at(
     node.ok_or(ConfigError::NoSuchPlace { name, index, count: nodes.len() })
 }
 
-/// Whether counts are positive.
+/// Checks that counts are positive.
 pub(crate) fn check_positive(settings: &[(&'static str, u32)]) -> Result<(), ConfigError> {
     match settings.iter().find(|(_, value)| *value == 0) {
         Some(&(name, _)) => Err(ConfigError::Zero(name)),
@@ -108,7 +108,7 @@ pub(crate) fn check_positive(settings: &[(&'static str, u32)]) -> Result<(), Con
     }
 }
 
-/// How many values a chunk has, if every chunk fits a message.
+/// Number of values of a chunk, if every chunk fits a message.
 pub(crate) fn chunk_values(
     chunk_bytes: u64,
     flow: &thalweg_flow::Config,
@@ -120,7 +120,7 @@ pub(crate) fn chunk_values(
     Ok(chunk_bytes / VALUE_BYTES)
 }
 
-/// Whether a chunk and what goes with it fit a message.
+/// Checks that a chunk, with its frame or trailer, fits a message.
 pub(crate) fn check_fits_message(
     chunk_bytes: u64,
     overhead_bytes: u64,

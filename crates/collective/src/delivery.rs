@@ -18,13 +18,13 @@ pub struct Delivery {
     pub endpoint: thalweg_deliver::Config,
     /// The largest share of a gradient that may be missing. Default nothing.
     pub loss: LossBound,
-    /// How many layers the model has. Default 1.
+    /// Number of layers of the model. Default 1.
     pub layers: u16,
-    /// What tensors consist of. Default values. A server does not see it from what arrives.
+    /// Contents of tensors. Default values. A server does not see it from what arrives.
     pub contents: Contents,
-    /// Whether results may be lost. Default nothing of them.
+    /// Losses that results may have. Default none.
     pub results: Results,
-    /// What makes a packet of a gradient important.
+    /// Rule that makes packets of a gradient important.
     pub importance: Importance,
     /// Gives packets their classes. Default the paper's, in the class of training.
     pub policy: Arc<dyn Policy>,
@@ -40,7 +40,7 @@ pub(crate) struct SumDelivery {
     pub senders: u32,
 }
 
-/// What tensors consist of.
+/// Contents of tensors.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Contents {
     /// Values.
@@ -49,7 +49,7 @@ pub enum Contents {
     Lengths,
 }
 
-/// Whether results may be lost.
+/// Losses that results may have.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Results {
     /// Nothing of them, so that all workers end with the same bits: all their packets are important.
@@ -74,7 +74,7 @@ impl Delivery {
         }
     }
 
-    /// The settings with the loss divided among so many hops. Each adds to what is missing of those
+    /// The settings with the loss divided among a number of hops. Each adds to what is missing of those
     /// before it.
     pub(crate) fn divided(mut self, hops: u64) -> Delivery {
         self.loss = self.loss.divided(hops);
@@ -88,7 +88,7 @@ fn in_training(segment: &Segment) -> Tag {
 }
 
 impl Contents {
-    /// Whether a tensor consists of that.
+    /// True if a tensor has these contents.
     pub(crate) fn fit(self, tensor: &Tensor) -> bool {
         matches!(tensor, Tensor::Length(_)) == (self == Contents::Lengths)
     }

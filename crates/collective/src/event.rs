@@ -1,4 +1,4 @@
-//! What a member tells the application, and why it cannot go on.
+//! Events that a member reports to the application, and failures that stop it.
 
 use thalweg_core::{Mismatch, NodeId, Operation};
 use thalweg_flow::StartError;
@@ -8,12 +8,12 @@ use thiserror::Error;
 use crate::plan::MAX_VALUES;
 use thalweg_values::Coverage;
 
-/// What a member tells the application. Every operation ends with one of these.
+/// Event that a member reports to the application. Every operation ends with one of these.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// The sum is here.
     Finished {
-        /// Which operation.
+        /// The operation.
         operation: Operation,
         /// The sum over all workers, the same bits at each of them.
         tensor: Tensor,
@@ -22,9 +22,9 @@ pub enum Event {
     },
     /// The sum will not come.
     Failed {
-        /// Which operation.
+        /// The operation.
         operation: Operation,
-        /// Why.
+        /// Reason of the failure.
         failure: Failure,
     },
 }
@@ -66,9 +66,9 @@ pub enum SubmitError {
     /// Older values of another length.
     #[error("there are {older} older values for {values}: give as many, of the same kind, or none")]
     Older {
-        /// How many older values there are.
+        /// Number of older values.
         older: u64,
-        /// How many values there are.
+        /// Number of values.
         values: u64,
     },
     /// All numbers of messages are used up.

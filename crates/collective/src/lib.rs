@@ -1,5 +1,5 @@
 //! Collectives without help from the network, over reliable flows or bounded deliveries: sums through parameter servers and
-//! rings, and everything else straight between ranks.
+//! rings, and everything else directly between ranks.
 //!
 //! [`ring::Ring`], [`server::Node`] and [`mesh::Mesh`] are the machines of one host each. All are a
 //! [`Member`] around a part that knows who sends what to whom; see there for how to use them. The
@@ -10,7 +10,7 @@
 //! number says what it is → the part of the receiver adds or keeps it (`block`).
 //!
 //! Sums can also travel as tensors of which a bounded part may be lost: [`Delivery`], carried by
-//! `courier`. The parts are the same. What flows need not know is asked of them: whether a message that
+//! `delivery_carrier`. The parts are the same. What flows need not know is asked of them: whether a message that
 //! somebody offers is wanted now.
 //!
 //! Every message says which operation it belongs to, in its [frame](thalweg_wire::frame). Members whose operations
@@ -22,8 +22,8 @@ mod block;
 mod call;
 mod carrier;
 mod config;
-mod courier;
 mod delivery;
+mod delivery_carrier;
 mod event;
 mod member;
 pub mod mesh;

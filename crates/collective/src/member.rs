@@ -6,7 +6,7 @@ use thalweg_flow::JobClass;
 use thalweg_wire::Prefix;
 use thalweg_wire::frame::SumFrame;
 
-use crate::carrier::{Carrier, Leg, News, NumberedMessage, Want};
+use crate::carrier::{Carrier, CarrierEvent, NumberedMessage, Phase, Want};
 use crate::post::{Counters, Post};
 
 /// One node of a collective: a [`Ring`](crate::ring::Ring), a [`Node`](crate::server::Node) or a
@@ -14,12 +14,12 @@ use crate::post::{Counters, Post};
 ///
 /// Call [`submit`](Member::submit) at every worker, with the same operations in the same order; they
 /// need not wait for each other. [`Machine`] has the rest of the contract. Every operation ends with
-/// one event, not always in the order of the calls. Several may be on the way; how far ahead of the
+/// one event, not always in the order of the calls. Several may be in flight; how far ahead of the
 /// others a worker sends is limited by its part's settings.
 ///
 /// **What a failure does.** A member stops with the first failure, fails all its operations and
 /// takes no more. Where two members called different operations, everybody stops with a failure that names
-/// both. Who did not talk to a lost node itself notices nothing, except in a mesh, whose members tell each
+/// both. A member that did not talk to a lost node notices nothing, except in a mesh, whose members tell each
 /// other: the program that set the job up has to inform the others.
 ///
 /// **What the network can do** is the endpoint's business. Messages that no honest member sends are
@@ -39,13 +39,13 @@ pub struct Offer {
     pub(crate) frame: Option<SumFrame>,
 }
 
-/// Who sends what to whom.
+/// The protocol of one role in a collective: it decides who sends what to whom.
 pub trait Part {
-    /// What an operation works on.
+    /// Input of an operation.
     type Call;
     /// Why an operation cannot begin.
     type Refusal: From<Self::Failure>;
-    /// What the application is told.
+    /// Event that the application receives.
     type Event;
     /// Why it cannot go on.
     type Failure: Copy;
@@ -66,7 +66,7 @@ pub trait Part {
         message: NumberedMessage,
     ) -> Result<(), Self::Failure>;
 
-    /// What it says to a message of so many bytes that somebody wants to send to it. Only asked where
+    /// Returns the answer to a message that somebody wants to send to it. Only asked where
     /// messages need buffers.
     fn want(&mut self, _offer: &Offer) -> Result<Want, Self::Failure> {
         Ok(Want::Never)
@@ -78,10 +78,10 @@ pub trait Part {
     /// Sends what may be sent. Called after everything else.
     fn advance(&mut self, post: &mut Post<Self::Event>) -> Result<(), Self::Failure>;
 
-    /// What it means that a node does not answer.
+    /// Failure for a node that does not answer.
     fn lost(&self, node: NodeId) -> Self::Failure;
 
-    /// What it means that a node works on something else.
+    /// Failure for a node that works on something else.
     fn disagrees(&self, node: NodeId) -> Self::Failure {
         self.lost(node)
     }
@@ -112,7 +112,7 @@ impl<P: Part> Member<P> {
         Ok(operation)
     }
 
-    /// What it did so far.
+    /// Counts so far.
     pub fn counters(&self) -> Counters {
         self.post.counters()
     }
@@ -122,12 +122,12 @@ impl<P: Part> Member<P> {
         self.failure
     }
 
-    /// How many of its messages have not arrived, as far as it knows.
+    /// Number of its messages that have not arrived, as far as it knows.
     pub fn outgoing(&self) -> usize {
         self.post.carrier.outgoing()
     }
 
-    /// How many packets it sent that had been sent before.
+    /// Number of packets that it sent again.
     pub fn retransmissions(&self) -> u64 {
         self.post.carrier.retransmissions()
     }
@@ -144,7 +144,7 @@ impl<P: Part> Member<P> {
         self.post.carrier.set_class(now, class);
     }
 
-    /// What the transport did, where messages may lose a part.
+    /// Counts of the transport, where messages may lose a part.
     pub fn delivery_stats(&self) -> Option<thalweg_deliver::Stats> {
         self.post.carrier.delivery_stats()
     }
@@ -160,9 +160,9 @@ impl<P: Part> Member<P> {
     #[inline]
     fn settle(&mut self, now: Time) {
         self.post.now = now;
-        let mut heard = false;
+        let mut has_event = false;
         while let Some(event) = self.post.carrier.poll() {
-            heard = true;
+            has_event = true;
             if self.failure.is_none()
                 && let Err(failure) = self.handle(event)
             {
@@ -170,7 +170,7 @@ impl<P: Part> Member<P> {
             }
         }
         // Most packets end no message, and change nothing for the part.
-        if heard && self.failure.is_none() {
+        if has_event && self.failure.is_none() {
             self.advance(now);
         }
     }
@@ -182,16 +182,16 @@ impl<P: Part> Member<P> {
         }
     }
 
-    fn handle(&mut self, event: News) -> Result<(), P::Failure> {
+    fn handle(&mut self, event: CarrierEvent) -> Result<(), P::Failure> {
         match event {
-            News::Received { src, message } => {
+            CarrierEvent::Received { src, message } => {
                 self.part.on_received(&mut self.post, src, message)?;
             }
-            News::Unnumbered => self.post.refuse(),
-            News::Sent { index } => self.part.on_sent(&mut self.post, index),
-            News::Offered(offer) => self.answer(offer)?,
-            News::Lost(node) => return Err(self.part.lost(node)),
-            News::Disagrees(node) => return Err(self.part.disagrees(node)),
+            CarrierEvent::Unnumbered => self.post.refuse(),
+            CarrierEvent::Sent { index } => self.part.on_sent(&mut self.post, index),
+            CarrierEvent::Offered(offer) => self.answer(offer)?,
+            CarrierEvent::Lost(node) => return Err(self.part.lost(node)),
+            CarrierEvent::Disagrees(node) => return Err(self.part.disagrees(node)),
         }
         Ok(())
     }
@@ -204,12 +204,12 @@ impl<P: Part> Member<P> {
             bytes: offer.tensor_bytes,
             frame: offer.note.as_ref().and_then(|note| SumFrame::decode(note).ok()),
         })?;
-        let Carrier::Deliver(courier) = &mut self.post.carrier else { return Ok(()) };
+        let Carrier::Deliver(carrier) = &mut self.post.carrier else { return Ok(()) };
         let is_taken = match want {
-            Want::Gradient => courier.receive(self.post.now, &offer, None, Leg::Gradient),
-            Want::Result(older) => courier.receive(self.post.now, &offer, older, Leg::Result),
+            Want::Gradient => carrier.receive(self.post.now, &offer, None, Phase::Gradient),
+            Want::Result(older) => carrier.receive(self.post.now, &offer, older, Phase::Result),
             Want::Later => {
-                courier.keep(offer);
+                carrier.keep(offer);
                 true
             }
             Want::Never => false,
@@ -222,8 +222,8 @@ impl<P: Part> Member<P> {
 
     /// Asks again about messages that were offered too early.
     fn ask_again(&mut self) {
-        let Carrier::Deliver(courier) = &mut self.post.carrier else { return };
-        for offer in courier.take_kept() {
+        let Carrier::Deliver(carrier) = &mut self.post.carrier else { return };
+        for offer in carrier.take_kept() {
             if self.failure.is_none()
                 && let Err(failure) = self.answer(offer)
             {

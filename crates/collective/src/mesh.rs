@@ -1,4 +1,4 @@
-//! Every collective but the sum of floats on its way: messages straight between ranks.
+//! Every collective but the sum of floats inside the network: messages directly between ranks.
 //!
 //! [`Mesh`] takes [`Call`]s, which all ranks make in the same order, and transfers from one rank to
 //! another. Data are bytes; where values are combined, of any element type.

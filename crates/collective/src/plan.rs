@@ -27,10 +27,10 @@ pub(crate) struct Plan {
     piece_values: u64,
     /// Number of pieces that an operation has at least, as far as each has this many values.
     divided: Option<(u64, u64)>,
-    /// How many pieces all operations had so far.
+    /// Number of pieces of all operations so far.
     pieces: u64,
     max_pieces: u64,
-    /// What tensors have to consist of, if that matters.
+    /// Contents that tensors must have, if that matters.
     contents: Option<Contents>,
     /// Largest loss that the settings allow.
     loss: LossBound,
@@ -53,7 +53,7 @@ pub(crate) struct Found<'a> {
     pub called: CalledOperation,
     /// The form that its messages have.
     pub form: Form,
-    /// What stands in for lost values of the result.
+    /// Replacement for lost values of the result.
     pub older: Option<&'a Tensor>,
     /// Coverage of the parts of the sum that are there and lack something, in any order.
     pub lacking: &'a mut Vec<Coverage>,
@@ -136,7 +136,7 @@ impl Plan {
         }
     }
 
-    /// How many pieces there are so far. The next operation begins with this one.
+    /// Number of pieces so far. The next operation begins with this one.
     pub fn pieces(&self) -> u64 {
         self.pieces
     }

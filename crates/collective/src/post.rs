@@ -1,4 +1,4 @@
-//! What every part of a collective sends with.
+//! Carrier, events and counts that every part of a collective sends with.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,20 @@ use thalweg_flow::{FlowId, StartError};
 use thalweg_wire::frame::SumFrame;
 
 use crate::block::Block;
-use crate::carrier::{Carrier, Leg, NumberedMessage};
+use crate::carrier::{Carrier, NumberedMessage, Phase};
 use crate::config::ConfigError;
 use crate::delivery::SumDelivery;
 use crate::event::{Event, Failure};
 use crate::plan::Finished;
 
-/// How many messages a member may number: half of the numbers of its endpoint, which begins in the
+/// Number of messages that a member may send: half of the numbers of its endpoint, which begins in the
 /// other half at most.
 pub(crate) const MAX_MESSAGES: u64 = FlowId::NUMBERS / 2;
 
 /// The message that says that a member has stopped. No piece has its number.
 pub(crate) const STOP_MESSAGE: u64 = MAX_MESSAGES - 1;
 
-/// What a member did so far.
+/// Counts of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Payload of all messages that were handed to the transport. What stays in a node is not
@@ -31,11 +31,11 @@ pub struct Counters {
     /// Messages that came and that nobody waited for. Honest peers send none; the transport can
     /// repeat one, see [`thalweg_flow::Endpoint`].
     pub refused_messages: u64,
-    /// What did not arrive of messages that were complete without it. Flows lose nothing.
+    /// Bytes that did not arrive of messages that were complete without them. Flows lose nothing.
     pub lost_bytes: Bytes,
 }
 
-/// What messages travel on, and what the application is to be told.
+/// A member's carrier, and its events for the application.
 pub struct Post<E = Event> {
     /// The time of the call that the member is in.
     pub(crate) now: Time,
@@ -61,11 +61,11 @@ impl<E> Post<E> {
         self.carrier.send(self.now, dst, message)
     }
 
-    /// What was done so far.
+    /// Counts so far.
     pub(crate) fn counters(&self) -> Counters {
         let lost_bytes = match &self.carrier {
             Carrier::Flow(_) => Bytes::ZERO,
-            Carrier::Deliver(courier) => Bytes::new(courier.lost_bytes),
+            Carrier::Deliver(carrier) => Bytes::new(carrier.lost_bytes),
         };
         Counters { lost_bytes, ..self.counters }
     }
@@ -75,7 +75,7 @@ impl<E> Post<E> {
         let message = NumberedMessage::new(STOP_MESSAGE, Block::empty(self.carrier.form()));
         let frame = Some(SumFrame::Stop(mismatch));
         // Where this fails, silence tells the other.
-        let _ = self.send(dst, NumberedMessage { leg: Leg::Result, frame, ..message });
+        let _ = self.send(dst, NumberedMessage { phase: Phase::Result, frame, ..message });
     }
 
     /// Notes that a message came that nobody waits for.

@@ -1,10 +1,10 @@
 //! Ring all-reduce: everybody sends to the next one only.
 //!
 //! A piece is cut into as many segments as there are workers. In the first half of its rounds,
-//! reduce-scatter, segment s begins at worker s and collects the values of everybody on its way
+//! reduce-scatter, segment s begins at worker s and collects the values of everybody as it goes
 //! around; the last one has the sum. In the second half, all-gather, the sum goes around once more.
 //! In every one of the 2(W − 1) rounds a worker sends one segment and receives another, so all links
-//! are busy all the time. Several pieces are on the way at once, which hides the wait between the
+//! are busy all the time. Several pieces are in flight at once, which hides the wait between the
 //! rounds of one.
 //!
 //! Segment s is summed in the order s, s + 1, … and one sum goes to all: every worker ends with the

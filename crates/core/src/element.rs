@@ -32,7 +32,7 @@ pub enum Element {
     U64,
 }
 
-/// How values become one. Integers wrap; NaN is carried.
+/// Operation that combines values. Integers wrap; NaN is carried.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Combine {
     /// The sum.
@@ -62,7 +62,7 @@ impl Element {
         Element::U64,
     ];
 
-    /// How many bytes a value has.
+    /// Number of bytes of a value.
     pub const fn bytes(self) -> usize {
         match self {
             Element::I8 | Element::U8 => 1,
@@ -72,7 +72,7 @@ impl Element {
         }
     }
 
-    /// Its name, as Rust and PyTorch programmers would write it.
+    /// Name of the type, as Rust and PyTorch programmers would write it.
     pub const fn name(self) -> &'static str {
         match self {
             Element::F32 => "f32",
@@ -90,7 +90,7 @@ impl Element {
         }
     }
 
-    /// Whether values have a fraction.
+    /// True if values have a fraction.
     pub const fn is_float(self) -> bool {
         matches!(self, Element::F32 | Element::F64 | Element::F16 | Element::Bf16)
     }

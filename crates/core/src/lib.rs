@@ -1,6 +1,5 @@
-//! What every room of Thalweg shares: time, rates, sizes, ids, seeded randomness, the
-//! lent packet, the contract between a protocol and whoever runs it, and the traits that more than
-//! one plane needs.
+//! Parts that all crates of Thalweg share: time, rates, sizes, ids, seeded randomness, the lent packet, the contract
+//! between a protocol and its driver, and the traits that more than one plane needs.
 //!
 //! Nothing here does I/O, reads a clock or knows a protocol.
 //!

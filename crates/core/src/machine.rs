@@ -1,4 +1,4 @@
-//! The contract between a protocol and whoever runs it.
+//! The contract between a protocol and its driver.
 //!
 //! A [`Machine`] is a protocol without I/O. A *driver* runs it: the fabric's event loop, the run
 //! loop over UDP sockets, or a test with a vector of packets. All of them keep these rules:
@@ -33,7 +33,7 @@ use crate::id::NodeId;
 use crate::packet::{BodySize, Packet, Purpose};
 use crate::time::Time;
 
-/// What becomes of a packet that a machine was handed.
+/// Fate of a packet that a machine was handed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict<'a> {
     /// It ends here.
@@ -58,7 +58,7 @@ pub trait Machine {
     /// Sends as much as it wants to and the outbox has room for.
     fn poll_transmit(&mut self, now: Time, outbox: &mut dyn Outbox);
 
-    /// Whether it may have more to send as soon as there is room. It saves a driver the question; to
+    /// True if it may have more to send as soon as there is room. It saves a driver the question; to
     /// say `true` without need is allowed, to say `false` while something waits is not.
     fn has_backlog(&self) -> bool {
         true
@@ -78,9 +78,9 @@ pub trait Reports: Machine {
     fn poll_event(&mut self) -> Option<Self::Event>;
 }
 
-/// Where a machine puts packets to send.
+/// Outlet for the packets that a machine sends.
 pub trait Outbox {
-    /// How many packets can still be lent.
+    /// Number of packets that can still be lent.
     fn room(&self) -> usize;
 
     /// Lends an empty packet, which counts as sent. The sender fills in destination, wire size and

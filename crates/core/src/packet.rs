@@ -20,14 +20,14 @@ pub const PRIORITIES: usize = 8;
 /// The least urgent priority; 0 is the most urgent.
 pub const LAST_PRIORITY: u8 = PRIORITIES as u8 - 1;
 
-/// What every hop reads.
+/// Properties of a packet that every hop reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Meta {
-    /// Who sent it. The driver of the sender fills it in.
+    /// Sender of the packet. The sender's driver fills it in.
     pub src: NodeId,
-    /// Where it goes. A switch program may rewrite it.
+    /// Destination of the packet. A switch program may rewrite it.
     pub dst: NodeId,
-    /// What it occupies of a link, all framing included.
+    /// Bytes that it occupies of a link, all framing included.
     pub wire_bytes: u32,
     /// Urgency for queues that sort by it, smaller first. The others ignore it.
     pub rank: u32,
@@ -35,7 +35,7 @@ pub struct Meta {
     pub entropy: u16,
     /// The class of service: which queue it waits in.
     pub dscp: Dscp,
-    /// Whether a queue may mark it, and whether one did.
+    /// ECN field: queues may mark a capable packet, or one did.
     pub ecn: Ecn,
 }
 
@@ -51,7 +51,7 @@ impl Dscp {
 
     /// The class selector of a strict priority, 0 the most urgent of [`PRIORITIES`].
     ///
-    /// Class selectors are the code points that switches map to queues without being told. Larger
+    /// Class selectors are the code points that switches map to queues without configuration. Larger
     /// ones are more urgent there, so the order turns round.
     pub const fn of_priority(priority: u8) -> Dscp {
         let priority = if priority > LAST_PRIORITY { LAST_PRIORITY } else { priority };
@@ -88,7 +88,7 @@ impl Dscp {
     const TRAINING_BIT: u8 = 0b010;
 }
 
-/// Whose traffic it is, for ports that divide a link between the two.
+/// Class of traffic, for ports that divide a link between the two.
 // spec: M-15
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TrafficClass {
@@ -108,7 +108,7 @@ pub enum Ecn {
     NotCapable = 0b00,
     /// The transport understands marks.
     Capable = 0b10,
-    /// A queue on the way was congested.
+    /// A queue along the path was congested.
     Congested = 0b11,
 }
 
@@ -127,18 +127,18 @@ impl Ecn {
         self as u8
     }
 
-    /// Whether a queue may mark the packet instead of dropping it.
+    /// True if a queue may mark the packet instead of dropping it.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Ecn::NotCapable)
     }
 
-    /// Whether a queue did mark it.
+    /// True if a queue did mark it.
     pub const fn is_congested(self) -> bool {
         matches!(self, Ecn::Congested)
     }
 }
 
-/// What follows the header.
+/// Content that follows the header.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Body<'a> {
     /// Bytes that nobody reads: a simulation need not carry them.
@@ -148,7 +148,7 @@ pub enum Body<'a> {
 }
 
 impl Body<'_> {
-    /// How many bytes it stands for.
+    /// Number of bytes that it stands for.
     pub fn len(&self) -> usize {
         match self {
             Body::Length(bytes) => *bytes as usize,
@@ -156,7 +156,7 @@ impl Body<'_> {
         }
     }
 
-    /// Whether it stands for no bytes.
+    /// True if it stands for no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -197,11 +197,11 @@ impl Purpose {
 /// A packet in a driver's memory.
 #[derive(Debug)]
 pub struct Packet<'a> {
-    /// What every hop reads.
+    /// Properties that every hop reads.
     pub meta: &'a mut Meta,
     /// The header area.
     pub header: &'a mut Header,
-    /// What follows it.
+    /// Content that follows the header.
     pub body: Body<'a>,
 }
 

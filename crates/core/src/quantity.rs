@@ -16,11 +16,11 @@ pub enum QuantityError {
     Malformed {
         /// The text.
         text: String,
-        /// What it should be.
+        /// Kind of quantity that it should be.
         what: &'static str,
         /// The units it may have.
         units: Vec<&'static str>,
-        /// One that is well written.
+        /// A well-formed example.
         example: &'static str,
     },
     /// Nothing would ever arrive.
@@ -103,7 +103,7 @@ impl<Q: FromStr<Err = QuantityError>> serde::de::Visitor<'_> for Reader<Q> {
     }
 }
 
-/// What can be measured, and in which units.
+/// A kind of quantity, and its units.
 struct Kind {
     what: &'static str,
     example: &'static str,

@@ -12,13 +12,13 @@ use crate::time::Time;
 // spec: T-03
 #[derive(Clone, Copy, Debug)]
 pub struct Relay {
-    /// Where everything goes.
+    /// Next hop of every packet.
     pub next: NodeId,
     /// Packets of its own that it has yet to send.
     pub unsent_packets: u32,
     /// Their body.
     pub body: BodySize,
-    /// What they occupy of a link.
+    /// Bytes that they occupy of a link.
     pub wire_bytes: u32,
 }
 

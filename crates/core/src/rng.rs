@@ -11,7 +11,7 @@ use crate::time::Span;
 /// A deterministic generator, the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng {
-    /// What streams are derived from. Drawing does not change it.
+    /// Seed from which streams are derived. Drawing does not change it.
     seed: u64,
     generator: Xoshiro256PlusPlus,
 }

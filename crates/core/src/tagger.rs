@@ -1,4 +1,4 @@
-//! Which queue a packet waits in, and what a congested queue may do to it.
+//! Queue of a packet, and what a congested queue may do to it.
 
 use crate::packet::{Dscp, Ecn, LAST_PRIORITY, PRIORITIES, TrafficClass};
 use crate::units::Bytes;
@@ -9,12 +9,12 @@ pub const FRONT_PRIORITY: u8 = 1;
 /// Number of priorities that the layers of a model are spread over: the front layers' and all below.
 pub const LAYER_PRIORITIES: u8 = PRIORITIES as u8 - FRONT_PRIORITY;
 
-/// What a tagger decides for one packet.
+/// Decision of a tagger for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tag {
     /// The class of service.
     pub dscp: Dscp,
-    /// Whether queues may mark it instead of dropping it.
+    /// ECN field: queues may mark a capable packet instead of dropping it.
     pub ecn: Ecn,
     /// Urgency for queues that sort by it, smaller first.
     pub rank: u32,

@@ -62,7 +62,7 @@ impl Time {
         Span(self.0).as_s_f64()
     }
 
-    /// How long ago `earlier` was; zero if it is still to come.
+    /// Time since `earlier`; zero if it is still to come.
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }

@@ -40,7 +40,7 @@ impl Rate {
         self.0
     }
 
-    /// How long `bytes` occupy a link of this rate, rounded up to the picosecond.
+    /// Time that `bytes` occupy a link of this rate, rounded up to the picosecond.
     #[inline]
     pub const fn serialization(self, bytes: Bytes) -> Span {
         if bytes.0 <= NARROW_BYTES {
@@ -50,7 +50,7 @@ impl Rate {
         Span::from_ps(if ps > u64::MAX as u128 { u64::MAX } else { ps as u64 })
     }
 
-    /// How many whole bytes pass in `span`.
+    /// Number of whole bytes that pass in `span`.
     pub const fn bytes_in(self, span: Span) -> Bytes {
         let bits = self.0 as u128 * span.as_ps() as u128 / 1_000_000_000_000;
         let bytes = bits / 8;

@@ -1,4 +1,4 @@
-//! Answers of a receiver on their way out.
+//! Answers of a receiver that wait to leave.
 
 use thalweg_core::{Dscp, Ecn, Header, NodeId, Packet, Tag, Time, TrafficClass};
 use thalweg_transport::control::ArrivalCount;
@@ -12,7 +12,7 @@ use crate::policy::CONTROL_PRIORITY;
 /// Answers that wait for room.
 pub(crate) type Answers = Replies<Answer>;
 
-/// What is answered to whom.
+/// An answer, and the tensor that it is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
     pub name: Name,
@@ -37,7 +37,7 @@ pub(crate) enum Says {
     Echo(Echo),
     /// A control packet.
     Verb(Verb),
-    /// What has arrived from this segment on. It is looked up when it leaves.
+    /// Bitmap of the arrivals from this segment on. It is read when the answer leaves.
     Arrived { first: u32 },
 }
 

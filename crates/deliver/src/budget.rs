@@ -1,4 +1,4 @@
-//! How much of a tensor may be lost, and which part it hits.
+//! Bytes of a tensor that may be lost, and the part of it that a loss hits.
 
 use thalweg_core::{Operation, fibonacci};
 use thalweg_wire::deliver::LOSS_UNIT;
@@ -31,14 +31,14 @@ impl LossBound {
         self.millionths
     }
 
-    /// An equal part of it for each of so many.
+    /// An equal part of it for each of `parts`.
     pub const fn divided(self, parts: u64) -> LossBound {
         let parts = if parts == 0 { 1 } else { parts };
         // A part of what fits, fits.
         LossBound { millionths: (self.millionths as u64 / parts) as u32 }
     }
 
-    /// How much of so many bytes may be missing.
+    /// Bytes of a tensor that may be missing.
     pub const fn allowed_bytes(self, tensor_bytes: u64) -> u64 {
         // A share of less than one fits where the whole does.
         (tensor_bytes as u128 * self.millionths as u128 / LOSS_UNIT as u128) as u64
@@ -65,12 +65,12 @@ impl Budget {
         self.arrived_bytes += bytes;
     }
 
-    /// How many have arrived.
+    /// Bytes that have arrived.
     pub const fn arrived_bytes(&self) -> u64 {
         self.arrived_bytes
     }
 
-    /// Whether that is enough.
+    /// True if that is enough.
     pub const fn is_met(&self) -> bool {
         self.arrived_bytes >= self.needed_bytes
     }

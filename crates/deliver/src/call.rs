@@ -1,4 +1,4 @@
-//! What goes in and what comes out: tensors to send, buffers to fill, completions.
+//! Inputs and outputs: tensors to send, buffers to fill, completions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::policy::{FrontFirst, Policy};
 use crate::segments::value_bytes;
 use thalweg_values::Importance;
 
-/// Names a tensor on its way between this node and another. Both ends use the same operation and tensor;
+/// Names a tensor that travels between this node and another. Both ends use the same operation and tensor;
 /// no name may be used again in the same direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Name {
@@ -21,7 +21,7 @@ pub struct Name {
     pub peer: NodeId,
     /// The operation, never used again in a job's life.
     pub operation: Operation,
-    /// Which tensor of the operation between these two nodes.
+    /// Number of the tensor among those of the operation between these two nodes.
     pub tensor: u32,
 }
 
@@ -35,19 +35,19 @@ pub type Note = [u8; NOTE_BYTES];
 /// A tensor to send.
 #[derive(Clone)]
 pub struct SendCall {
-    /// What it is called, and who gets it.
+    /// Name of the tensor, with its receiver.
     pub name: Name,
     /// The values, shared with the application until the completion: there is no second copy.
     pub values: Arc<Tensor>,
-    /// Which of the values.
+    /// Range of the values to send.
     pub range: Range<u64>,
     /// The layer of the model that they belong to, from 0 at the front.
     pub layer: u16,
-    /// How many layers the model has.
+    /// Number of layers of the model.
     pub layers: u16,
     /// The largest loss that the sender allows. The smaller one of both ends counts.
     pub loss: LossBound,
-    /// What makes a packet important.
+    /// Rule that makes packets important.
     pub importance: Importance,
     /// Gives packets their classes.
     pub policy: Arc<dyn Policy>,
@@ -82,35 +82,35 @@ impl SendCall {
     }
 }
 
-/// What values that did not arrive read as.
+/// Reading of values that did not arrive.
 // spec: M-07
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Lost {
     /// Zero: for gradients.
     ReadsZero,
-    /// What was in the buffer when it was posted: for parameters, the values of the round before.
+    /// The value in the buffer when it was posted: for parameters, that of the round before.
     KeepsValue,
 }
 
 /// A buffer to fill.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReceiveCall {
-    /// What it is called, and who sends it.
+    /// Name of the tensor, with its sender.
     pub name: Name,
-    /// Where the values go. It comes back with the completion.
+    /// Buffer for the values. It comes back with the completion.
     pub buffer: Tensor,
-    /// How much may be missing.
+    /// Largest loss that the receiver allows.
     pub loss: LossBound,
-    /// What is missing reads as.
+    /// Reading of missing values.
     pub lost: Lost,
 }
 
 /// A tensor that another node wants to send and that no buffer was posted for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offered {
-    /// What it is called, and who has it.
+    /// Name of the tensor, with its sender.
     pub name: Name,
-    /// How long it is.
+    /// Length of the tensor in bytes.
     pub tensor_bytes: u64,
     /// The layer of the model that it belongs to, as its sender says.
     pub layer: u16,
@@ -132,26 +132,26 @@ pub enum Completion {
 /// A tensor that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sent {
-    /// Which.
+    /// Name of the tensor.
     pub name: Name,
     /// When it was posted.
     pub started: Time,
     /// When the receiver's "stop" came.
     pub finished: Time,
-    /// How many packets of it were sent.
+    /// Number of its packets that were sent.
     pub packets: u64,
-    /// How many of them had been sent before.
+    /// Number of those that were sent again.
     pub resent: u64,
-    /// How often the receiver was asked what has arrived.
+    /// Number of probes: questions to the receiver about arrivals.
     pub probes: u64,
-    /// How many offers and probes were not answered in time.
+    /// Number of offers and probes that were not answered in time.
     pub unanswered: u64,
 }
 
 /// A buffer that was filled.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Received {
-    /// Which.
+    /// Name of the tensor.
     pub name: Name,
     /// The values.
     pub buffer: Tensor,
@@ -159,7 +159,7 @@ pub struct Received {
     pub finished: Time,
     /// The layer of the model that it belongs to, as its sender says.
     pub layer: u16,
-    /// How many bytes of it did not arrive.
+    /// Bytes of it that did not arrive.
     pub lost_bytes: u64,
     /// Segments of it that have arrived, and those of its trailer behind them.
     pub arrived: Bits,
@@ -190,9 +190,9 @@ impl Received {
 /// A call that came to nothing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Failed {
-    /// Which.
+    /// Name of the tensor.
     pub name: Name,
-    /// Why.
+    /// Reason of the failure.
     pub failure: Failure,
     /// The buffer, if it was to be filled. What is in it means nothing.
     pub buffer: Option<Tensor>,
@@ -202,7 +202,7 @@ pub struct Failed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Failure {
     /// The other end is gone, or unreachable.
-    #[error("nothing was heard of the other end for too long")]
+    #[error("nothing came from the other end for too long")]
     Silent,
     /// The two ends do not agree.
     #[error("the tensor is not what the buffer is for: {0:?}")]
@@ -218,9 +218,9 @@ pub enum PostError {
     /// Values that are not there.
     #[error("the range ends at {end}, the tensor at {length}")]
     Range {
-        /// Where the range ends.
+        /// End of the range.
         end: u64,
-        /// Where the tensor ends.
+        /// Length of the tensor.
         length: u64,
     },
     /// More segments than can be numbered.

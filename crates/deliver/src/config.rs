@@ -12,7 +12,7 @@ use crate::segments::LEAST_SEGMENT_BYTES;
 pub struct Config {
     /// Payload of a full packet, a multiple of 4. Default [`FRAME_BODY_BYTES`].
     pub segment_bytes: u16,
-    /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
+    /// Bytes that a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
     /// Congestion control towards each peer. Default a rate by delay, as published for MLT.
     pub control: Control,
@@ -24,9 +24,9 @@ pub struct Config {
     /// Least time that the last packet of a pass is given to arrive, and its echo to come back. Default 125 µs,
     /// the round trip above which the default control takes a path for congested.
     pub settling: Span,
-    /// One packet in so many asks for the echo of its time. Default 10 (M-08).
+    /// Packets of which one asks for the echo of its time. Default 10 (M-08).
     pub echo_every: u32,
-    /// How many paths packets are spread over. Default 256: all that one byte can tell apart.
+    /// Number of paths that packets are spread over. Default 256: all that one byte can name.
     pub paths: u16,
     /// Packets in a row that take the same path. Default 1. The kernel carries a batch of packets as one only where they
     /// have the same source port.
@@ -42,17 +42,17 @@ pub struct Config {
     pub order: SendOrder,
     /// Order of the segments of a tensor. Default as they lie, as published.
     pub segments: SegmentOrder,
-    /// How long to wait for an answer before a question is repeated. Default from 50 µs to 64 ms, 1 ms
+    /// Time without an answer after which a question is repeated. Default from 50 µs to 64 ms, 1 ms
     /// before anything was measured. A question that is repeated too early costs two small packets and
     /// nothing else, so that the least wait need not be that of a retransmission.
     pub waits: RtoLimits,
-    /// A call fails when nothing was heard of the other end for so long. Default 30 s. A posted buffer
+    /// Time without a packet from the other end after which a call fails. Default 30 s. A posted buffer
     /// that nothing was ever sent for waits without end.
     pub give_up_after: Span,
-    /// How many offers of tensors that no buffer was posted for are remembered, so that they need not be
+    /// Number of offers without a posted buffer that are remembered, so that they need not be
     /// repeated. Default 4,096.
     pub early_memory: u32,
-    /// How many ended receives are remembered, to stop senders that have not heard of it. Default 16,384.
+    /// Number of ended receives that are remembered, to stop senders that do not know of the end. Default 16,384.
     pub ended_memory: u32,
     /// Most answers that wait for room; more are dropped, as the network could have done. Default 65,536.
     pub max_waiting_answers: u32,
@@ -63,7 +63,7 @@ pub struct Config {
 /// When the first packet of a tensor leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// When the receiver has said that there is a buffer.
+    /// When the receiver has reported that there is a buffer.
     AfterAccept,
     /// With the offer. For those who have agreed on sizes and bounds before the training began: it saves
     /// a round trip, and costs what is sent where no buffer was posted yet.
@@ -127,7 +127,7 @@ impl Default for Config {
 /// Why settings cannot work. The configuration is at fault.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 pub enum ConfigError {
-    /// Segments that cannot be.
+    /// Invalid segments.
     #[error("segment_bytes is {0}: set it to a multiple of 4, {LEAST_SEGMENT_BYTES} or more")]
     Segment(u16),
     /// A setting that has to be positive.
@@ -156,7 +156,7 @@ impl Config {
         }
     }
 
-    /// Whether the settings can work together.
+    /// Checks that the settings can work together.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.segment_bytes < LEAST_SEGMENT_BYTES || !self.segment_bytes.is_multiple_of(4) {
             return Err(ConfigError::Segment(self.segment_bytes));

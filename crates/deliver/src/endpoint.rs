@@ -100,8 +100,8 @@ impl Endpoint {
     }
 
     /// The next tensor that was offered and that no buffer was posted for: for those who learn sizes from
-    /// their senders. Each is told once; who does not want it yet posts later. What a buffer was posted
-    /// for since is not told any more.
+    /// their senders. Each is reported once; an application that does not want it yet posts later. A tensor whose
+    /// buffer was posted since is not reported any more.
     #[inline]
     pub fn poll_offer(&mut self) -> Option<Offered> {
         self.incoming.poll_offer()
@@ -112,22 +112,22 @@ impl Endpoint {
         self.outgoing.cancel(name)
     }
 
-    /// Gives up a buffer and hands it back, without a completion. Its sender is told when it asks.
+    /// Gives up a buffer and hands it back, without a completion. Its sender learns it when it asks.
     pub fn cancel_receive(&mut self, name: Name) -> Option<Failed> {
         self.incoming.cancel(&self.config, name)
     }
 
-    /// How many tensors are being sent.
+    /// Number of tensors that are being sent.
     pub fn outgoing(&self) -> usize {
         self.outgoing.live()
     }
 
-    /// How many buffers are to be filled.
+    /// Number of buffers that wait to be filled.
     pub fn incoming(&self) -> usize {
         self.incoming.live()
     }
 
-    /// What it did so far.
+    /// Counts so far.
     pub fn stats(&self) -> Stats {
         Stats { left_paths: self.outgoing.left_paths(), ..self.stats }
     }

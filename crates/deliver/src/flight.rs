@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_the_same_moment_are_told_apart() {
+    fn packets_of_the_same_moment_are_distinct() {
         let mut flight = Flight::new();
         (0..3).for_each(|_| _ = flight.on_sent(at(1), 7, 10, true));
         let echoes = [(); 4].map(|()| flight.on_echo(7, at(1)).map(|asked| asked.number));

@@ -1,7 +1,7 @@
-//! All posted buffers of an endpoint, and what is said about those that are not there.
+//! All posted buffers of an endpoint, and its answers about those that are not there.
 //!
-//! Memory follows from what the application posts, whatever arrives: besides, so many offers that came
-//! too early and so many names that have ended are remembered.
+//! Memory follows from what the application posts, whatever arrives: besides, a limited number of early offers and of
+//! ended names is remembered.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ use crate::stats::Stats;
 /// Buffers in places that are used again.
 pub(crate) struct Incoming {
     receivers: Slab<Receiver>,
-    /// What is known of each name. Never iterated.
+    /// State of each name. Never iterated.
     names: HashMap<Name, Known, FixedState>,
     /// The names that have ended, oldest first.
     ended: VecDeque<Name>,
@@ -68,7 +68,7 @@ impl Incoming {
         }
     }
 
-    /// How many buffers are to be filled.
+    /// Number of buffers that wait to be filled.
     pub fn live(&self) -> usize {
         self.receivers.len()
     }
@@ -88,7 +88,7 @@ impl Incoming {
         None
     }
 
-    /// Whether there is more to say about a name than that it has to wait.
+    /// True if the answer about a name is more than that its sender must wait.
     pub fn has_answered(&self, name: Name) -> bool {
         match self.names.get(&name) {
             Some(&Known::Posted(slot)) => {
@@ -135,7 +135,7 @@ impl Incoming {
         Some(receiver.fail(Failure::Refused(Refusal::GivenUp)))
     }
 
-    /// What is answered to an offer.
+    /// Returns the answer to an offer.
     pub fn on_offer(
         &mut self,
         config: &Config,
@@ -161,12 +161,12 @@ impl Incoming {
         if let Some(&Known::Posted(slot)) = self.names.get(&name)
             && let Some(receiver) = self.receivers.get_mut(slot as usize)
         {
-            receiver.heard_at = now;
+            receiver.received_at = now;
         }
         self.answer_to_probe(name, first)
     }
 
-    /// What is answered to a probe at this moment.
+    /// Answer to a probe at this moment.
     pub fn answer_to_probe(&self, name: Name, first: u32) -> Option<Says> {
         Some(match self.names.get(&name) {
             Some(&Known::Posted(slot)) => match self.receivers.get(slot as usize) {
@@ -205,7 +205,7 @@ impl Incoming {
             Some(&Known::Posted(slot)) => slot,
             known => {
                 stats.late += 1;
-                // A sender that still sends has not heard of it. One in several is told.
+                // A sender that still sends does not know of it. One packet in several is answered.
                 return (known == Some(&Known::Complete) && data.echo).then_some(stop);
             }
         };
@@ -247,14 +247,14 @@ impl Incoming {
         *bytes
     }
 
-    /// Gives up what nothing was heard of for too long.
+    /// Gives up buffers for which nothing came for too long.
     pub fn handle_timeout(&mut self, config: &Config, now: Time, done: &mut VecDeque<Completion>) {
         while let Some(slot) = self.timers.pop_due(now) {
             let Some(receiver) = self.receivers.get(slot as usize) else { continue };
             if !receiver.is_agreed() {
                 continue;
             }
-            let deadline = receiver.heard_at + config.give_up_after;
+            let deadline = receiver.received_at + config.give_up_after;
             if deadline > now {
                 self.timers.arm(slot, deadline);
                 continue;
@@ -274,7 +274,7 @@ impl Incoming {
             receiver.check();
             let known = self.names.get(&receiver.name);
             assert_eq!(known, Some(&Known::Posted(slot)), "a buffer is known by its name");
-            let ends_at = receiver.heard_at + config.give_up_after;
+            let ends_at = receiver.received_at + config.give_up_after;
             let is_timed = !receiver.is_agreed() || self.timers.armed(slot) <= ends_at;
             assert!(is_timed, "a buffer whose sender may fall silent has a timer");
         }
@@ -346,7 +346,7 @@ impl Incoming {
         }
         self.early.push_back(name);
         self.names.insert(name, Known::Offered(offer));
-        // Whoever does not ask for offers need not keep more of them than there are.
+        // An application that does not ask for offers need not keep more of them than there are.
         if self.untold.len() >= config.early_memory as usize {
             self.untold.pop_front();
         }

@@ -1,7 +1,7 @@
 //! Tensors between two nodes, in any order, over many paths, of which a bounded part may be lost.
 //!
-//! An [`Endpoint`] is the machine of one node. Who wants a tensor posts a buffer and says how much of it
-//! may be missing; who has it posts it with a [`Policy`], which gives every packet its class; both poll
+//! An [`Endpoint`] is the machine of one node. The receiver of a tensor posts a buffer and says how much of it
+//! may be missing; the sender posts the tensor with a [`Policy`], which gives every packet its class; both poll
 //! for completions. See [`Endpoint`] for what it promises and [`Config`] for its settings.
 //!
 //! Way of a packet: `endpoint` → `outgoing` (whose turn is it?) → `sender` (which segment, is it

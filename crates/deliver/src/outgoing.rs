@@ -74,7 +74,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// How many tensors are on the way.
+    /// Number of tensors that are being sent.
     pub fn live(&self) -> usize {
         self.names.len()
     }
@@ -87,7 +87,7 @@ impl Outgoing {
         self.timers.next().min(self.releases.next())
     }
 
-    /// Asks one question. `None` if there is none, or no room.
+    /// Asks one question. `None` without a question, or without room.
     pub fn ask(
         &mut self,
         config: &Config,
@@ -235,7 +235,7 @@ impl Outgoing {
                 continue;
             }
             stats.unanswered += u64::from(sender.has_asked());
-            if sender.is_unheard() {
+            if sender.is_unanswered() {
                 self.peers[sender.peer as usize].on_silence(now);
             }
             let next = sender.on_deadline(config, now);

@@ -34,7 +34,7 @@ pub(crate) struct Peer {
     until_echo: u32,
     /// Places of senders that have something to send.
     pub waiting: Ready<Waiting>,
-    /// With which rank and turn it stands among the peers that may be sent to.
+    /// Rank and turn among the peers that may be sent to, while it is one of them.
     pub queued: Option<(u32, u64)>,
     /// Reason why the next packet may not leave yet.
     pub held: Option<Held>,
@@ -92,7 +92,7 @@ impl Peer {
         (earliest > now).then_some((Held::Pace, earliest))
     }
 
-    /// Whether the window has room for a full packet. A packet always may be in flight.
+    /// True if the window has room for a full packet. A packet always may be in flight.
     #[inline]
     pub fn has_room(&self, config: &Config) -> bool {
         let packet_bytes = u64::from(control_start(config).packet_bytes);
@@ -215,12 +215,12 @@ impl Peer {
         self.rtt.expected().unwrap_or(Span::ZERO)
     }
 
-    /// How long to wait for an answer.
+    /// Time to wait for an answer.
     pub fn timeout(&self, config: &Config) -> Span {
         self.rtt.timeout(config.waits)
     }
 
-    /// How long the last packet takes to arrive, and its echo to come back. Not less than on a congested
+    /// Time that the last packet takes to arrive, and its echo to come back. Not less than on a congested
     /// path: queues may have grown since the last echo, and what waits in them would be sent again.
     pub fn settling(&self, config: &Config) -> Span {
         self.rtt.expected().map_or(config.settling, |expected| expected.max(config.settling))

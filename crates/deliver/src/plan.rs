@@ -15,24 +15,24 @@ use crate::policy::FrontFirst;
 /// A layer of a model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LayerCost {
-    /// How large its gradients are.
+    /// Bytes of its gradients.
     pub bytes: u64,
     /// Rounds that training takes longer for each percent of its small gradients that is lost.
     pub small: f64,
-    /// The same for its large gradients.
+    /// Rounds that training takes longer for each percent of its large gradients that is lost.
     pub large: f64,
 }
 
-/// What is known of a switch and its traffic.
+/// A switch port and its traffic.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Port {
     /// The priorities that layers are spread over.
     pub policy: FrontFirst,
-    /// What waits at a port at most.
+    /// Most bytes that wait at a port.
     pub buffer_bytes: u64,
-    /// What a packet occupies of it. Default 1,538: a full packet of delivery.
+    /// Bytes that a packet occupies of it. Default 1,538: a full packet of delivery.
     pub packet_bytes: u32,
-    /// How much of the port's rate arrives, from above 0 to less than 1. Default 0.9.
+    /// Part of the port's rate that arrives, from above 0 to less than 1. Default 0.9.
     pub load: f64,
     /// The share of small gradients, between 0 and 1. Default a half: the median is the threshold.
     pub small_share: f64,
@@ -58,15 +58,15 @@ pub struct Plan {
 /// Thresholds for one queue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct QueuePlan {
-    /// Its priority, 0 the most urgent.
+    /// Priority of the queue, 0 the most urgent.
     pub priority: u8,
     /// The layers that wait in it.
     pub layers: Range<usize>,
-    /// How busy it is: what arrives, divided by what more urgent queues leave it.
+    /// Load of the queue: arriving bytes, divided by those that more urgent queues leave it.
     pub load: f64,
     /// Above this, packets that are not ECN-capable are dropped, and the others marked.
     pub threshold_bytes: u64,
-    /// What waits in it at most.
+    /// Most bytes that wait in it.
     pub limit_bytes: u64,
     /// The share of small gradients that the model loses.
     pub lost_small: f64,
@@ -86,20 +86,20 @@ pub enum PlanError {
     /// A share out of range.
     #[error("{name} is {value}: set it above 0 and below 1")]
     Share {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
-        /// What it was set to.
+        /// Value of the setting.
         value: f64,
     },
-    /// A cost that is none.
+    /// An invalid cost.
     #[error("layer {0} has a cost that is negative or no number")]
     Cost(usize),
     /// Not even a packet of each kind fits every queue.
     #[error("a buffer of {buffer_bytes} bytes is too small: {needed_bytes} are the least")]
     Buffer {
-        /// What it has.
+        /// Bytes of the buffer.
         buffer_bytes: u64,
-        /// What it needs.
+        /// Bytes that are needed.
         needed_bytes: u64,
     },
 }
@@ -115,7 +115,7 @@ pub fn plan(layers: &[LayerCost], port: &Port) -> Result<Plan, PlanError> {
         let needed_bytes = halves.len() as u64 * u64::from(port.packet_bytes);
         return Err(PlanError::Buffer { buffer_bytes: port.buffer_bytes, needed_bytes });
     }
-    // Each place more brings less than the one before it, whatever the load. So whoever gains most from
+    // Each place more brings less than the one before it, whatever the load. So the queue that gains most from
     // the next place gets it, and no other way of dealing them out is better.
     for _ in 0..packets - halves.len() as u64 {
         let most = halves.iter_mut().max_by(|one, other| one.gain().total_cmp(&other.gain()));
@@ -163,9 +163,9 @@ struct Half {
     load: f64,
     /// Rounds that a percent of loss costs.
     cost: f64,
-    /// How many packets fit.
+    /// Number of packets that fit.
     places: u64,
-    /// The share that is lost with so many.
+    /// The share that is lost with that number.
     lost: f64,
 }
 
@@ -205,7 +205,7 @@ impl Share {
     fn planned(&self, port: &Port, small: &Half, large: &Half) -> QueuePlan {
         let packet_bytes = u64::from(port.packet_bytes);
         let limit_bytes = (small.places + large.places) * packet_bytes;
-        // Where so many small ones wait, large ones wait among them.
+        // Large ones wait among the small ones, in proportion to their shares.
         let threshold_bytes = small.places as f64 * packet_bytes as f64 / port.small_share;
         QueuePlan {
             priority: self.priority,

@@ -1,4 +1,4 @@
-//! Which class a packet travels in. A policy can be exchanged without a change to the transport or to
+//! Classes of packets. A policy can be exchanged without a change to the transport or to
 //! any switch.
 
 use thalweg_core::{
@@ -9,18 +9,18 @@ use thalweg_core::{
 // spec: M-09
 pub const CONTROL_PRIORITY: u8 = 0;
 
-/// What a policy is told about a segment.
+/// A segment, as a policy sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// The layer of its tensor, counted from the front of the model.
     pub layer: u16,
-    /// How many layers the model has.
+    /// Number of layers of the model.
     pub layers: u16,
-    /// Where it begins in its tensor.
+    /// Start of the segment in its tensor.
     pub offset: Bytes,
-    /// How long it is.
+    /// Length of the segment.
     pub bytes: u16,
-    /// Whether its values are large, or it must not be lost for another reason.
+    /// True if its values are large, or it must not be lost for another reason.
     pub is_important: bool,
 }
 
@@ -46,7 +46,7 @@ impl<F: Fn(&Segment) -> Tag + Send + Sync> Policy for F {
 pub struct FrontFirst {
     /// The priority of the first layers. Default 1: what is above is for control.
     pub first_priority: u8,
-    /// How many priorities the layers are spread over. Default 7.
+    /// Number of priorities that the layers are spread over. Default 7.
     pub priorities: u8,
 }
 
@@ -75,7 +75,7 @@ impl Policy for BackFirst {
 }
 
 impl FrontFirst {
-    /// Which of its priorities a layer gets, from 0: floor(i · P / L).
+    /// Index of a layer's priority among the policy's, from 0: floor(i · P / L).
     // spec: M-03
     pub(crate) fn level(&self, layer: usize, layers: usize) -> u32 {
         (layer * usize::from(self.priorities) / layers.max(1)) as u32

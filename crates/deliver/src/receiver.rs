@@ -8,15 +8,15 @@ use crate::budget::{Budget, LossBound, first_segment};
 use crate::call::{Failed, Failure, Lost, Name, Note, ReceiveCall, Received};
 use crate::segments::{Segments, value_bytes};
 
-/// A buffer that is to be filled.
+/// A buffer that waits to be filled.
 pub(crate) struct Receiver {
     pub name: Name,
-    /// When something was last heard of its sender. Means something once they have agreed.
-    pub heard_at: Time,
+    /// Time of the last packet from its sender. Means something once they have agreed.
+    pub received_at: Time,
     buffer: Tensor,
     loss: LossBound,
     lost: Lost,
-    /// What both ends have agreed on, once they have.
+    /// Agreement of both ends, once there is one.
     agreed: Option<Agreed>,
 }
 
@@ -31,7 +31,7 @@ struct Agreed {
     trailer_left: u32,
 }
 
-/// What the sender offers.
+/// Offer of the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     pub tensor_bytes: Bytes,
@@ -42,7 +42,7 @@ pub(crate) struct Offer {
     pub note: Option<Note>,
 }
 
-/// What became of a packet.
+/// Outcome of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Intake {
     /// It was written to its place.
@@ -60,14 +60,14 @@ pub(crate) enum Intake {
 impl Receiver {
     pub fn new(call: ReceiveCall) -> Receiver {
         let ReceiveCall { name, buffer, loss, lost } = call;
-        Receiver { name, heard_at: Time::ZERO, buffer, loss, lost, agreed: None }
+        Receiver { name, received_at: Time::ZERO, buffer, loss, lost, agreed: None }
     }
 
     /// Agrees with the sender, or says again what was agreed on. Answers with the loss that both allow,
     /// and whether that is all of the tensor.
     // spec: M-06
     pub fn agree(&mut self, now: Time, offer: &Offer) -> Result<(LossBound, bool), Refusal> {
-        self.heard_at = now;
+        self.received_at = now;
         let length = self.buffer.len().checked_mul(value_bytes(&self.buffer));
         if length != Some(offer.tensor_bytes.as_u64()) {
             return Err(Refusal::Length);
@@ -86,7 +86,7 @@ impl Receiver {
                 trailer_left: segments.count() - segments.tensor_count(),
             }
         });
-        // A sender that has cut it otherwise before has forgotten what it said.
+        // A sender that has cut it otherwise before has forgotten its offer.
         if agreed.segments != segments {
             return Err(Refusal::Segments);
         }
@@ -129,7 +129,7 @@ impl Receiver {
         if matches!(body, Body::Length(_)) && needs_bytes {
             return Intake::Malformed;
         }
-        self.heard_at = now;
+        self.received_at = now;
         if !agreed.arrived.insert(index) {
             return Intake::Again;
         }
@@ -169,7 +169,7 @@ impl Receiver {
         assert!(!agreed.is_enough(), "a tensor of which enough has arrived is complete");
     }
 
-    /// How many segments a bitmap from `first` on speaks of. `None` where no honest sender asks.
+    /// Number of segments in a bitmap from `first` on. `None` where no honest sender asks.
     pub fn window(&self, first: u32) -> Option<u32> {
         let window = self.agreed.as_ref()?.segments.window(first)?;
         Some(window.end - window.start)

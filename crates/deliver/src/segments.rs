@@ -1,4 +1,4 @@
-//! How a tensor is cut.
+//! Division of a tensor into segments.
 
 use std::ops::Range;
 
@@ -76,13 +76,13 @@ impl Segments {
         self.segment_bytes
     }
 
-    /// Where a segment begins.
+    /// Start of a segment.
     #[inline]
     pub fn offset(&self, index: u32) -> u64 {
         u64::from(index) * u64::from(self.segment_bytes)
     }
 
-    /// How long it is.
+    /// Length of a segment.
     #[inline]
     pub fn bytes(&self, index: u32) -> u16 {
         let left = match index.checked_sub(self.tensor_count) {
@@ -105,7 +105,7 @@ impl Segments {
         begins.then(|| first..first.saturating_add(BITMAP_BITS).min(self.count))
     }
 
-    /// Which segment begins at `offset` and has `bytes`, if there is one.
+    /// Index of the segment that begins at `offset` and has `bytes`, if there is one.
     #[inline]
     pub fn index(&self, offset: Bytes, bytes: u16) -> Option<u32> {
         let segment = u64::from(self.segment_bytes);

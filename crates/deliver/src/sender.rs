@@ -26,16 +26,16 @@ use crate::policy::{Policy, Segment};
 use crate::segments::{Segments, trailer_limit, value_bytes};
 use crate::stats::Stats;
 
-/// A tensor on its way out.
+/// A tensor that is being sent.
 pub(crate) struct Sender {
     pub name: Name,
     /// Place of the peer that it goes to.
     pub peer: u32,
     /// Rank with which it stands among those that wait to send, while it is sending.
     pub waiting: Option<Waiting>,
-    /// Where it stands in the order of posting.
+    /// Place in the order of posting.
     pub posted: u64,
-    /// Whether it stands among those that wait to ask.
+    /// True if it stands among those that wait to ask.
     pub is_asking: bool,
     /// When something has to be done if nothing comes.
     pub deadline: Time,
@@ -57,7 +57,7 @@ pub(crate) struct Sender {
     senders: u32,
     /// True if the receiver has reported that as much is missing as may be lost.
     is_spent: bool,
-    /// What is known to have arrived: all that is kept for sending again.
+    /// Segments that are known to have arrived: all that is kept for sending again.
     arrived: Bits,
     /// Time at which the second round of the first pass began, if important segments leave first.
     second_round: Option<Time>,
@@ -70,8 +70,8 @@ pub(crate) struct Sender {
     passes: u64,
     /// When the last packet left.
     last_sent: Time,
-    /// When something was last heard about it.
-    heard_at: Time,
+    /// Time of the last packet about it.
+    received_at: Time,
     /// Questions since the last answer.
     questions: Backoff,
     sent: Sent,
@@ -85,7 +85,7 @@ enum Phase {
     Probing { first: u32 },
 }
 
-/// What a sender wants to do next.
+/// Next step of a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// Wait for its deadline.
@@ -145,7 +145,7 @@ impl Sender {
             done: 0,
             passes: 0,
             last_sent: now,
-            heard_at: now,
+            received_at: now,
             questions: Backoff::default(),
             sent: Sent {
                 name,
@@ -172,7 +172,7 @@ impl Sender {
         })
     }
 
-    /// Begins: the offer is to be made in any case; whether it is to send as well.
+    /// Begins with the offer. Returns true if it sends as well.
     pub fn begin(&mut self, config: &Config) -> bool {
         let sends = config.start == Start::AtOnce && self.segments.count() > 0;
         if sends {
@@ -236,7 +236,7 @@ impl Sender {
                 Verb::Probe { first }
             }
             Phase::Settling => return None,
-            // Who sends at once offers beside it, once.
+            // A sender that sends at once also makes one offer.
             Phase::Sending if self.is_accepted => return None,
             Phase::Sending | Phase::Offering => Verb::Offer {
                 tensor_bytes: Bytes::new(self.segments.tensor_bytes()),
@@ -255,7 +255,7 @@ impl Sender {
 
     /// The receiver has a buffer, and this is the loss that both allow.
     pub fn on_accept(&mut self, now: Time, wait: Span, loss: LossBound) -> Next {
-        self.heard(now);
+        self.note_answer(now);
         self.is_accepted = true;
         self.loss = self.loss.min(loss);
         match self.phase {
@@ -268,9 +268,9 @@ impl Sender {
 
     /// The receiver has no buffer: what it had before, it has no more.
     pub fn on_hold(&mut self, config: &Config, now: Time, wait: Span) -> Next {
-        self.heard_at = now;
+        self.received_at = now;
         self.is_accepted = false;
-        // Who is sending offers again when the pass is done.
+        // A sender that is sending offers again when the pass is done.
         if !self.is_sending() {
             self.phase = Phase::Offering;
             self.arrived = Bits::new(self.segments.count());
@@ -294,7 +294,7 @@ impl Sender {
         if !is_window || bytes.len() != bitmap_bytes(count) as usize {
             return None;
         }
-        self.heard_at = now;
+        self.received_at = now;
         if self.phase != (Phase::Probing { first }) {
             // A copy of an answer to an earlier question.
             return Some(Next::Wait);
@@ -308,7 +308,7 @@ impl Sender {
             paths.on_fate(self.taken[index as usize], !self.arrived.contains(index));
         }
         paths.compare();
-        self.heard(now);
+        self.note_answer(now);
         let next = first + count;
         let is_all = next == self.segments.count();
         Some(if is_all { self.start_pass(now, wait) } else { self.probe(next) })
@@ -317,7 +317,7 @@ impl Sender {
     /// The echo of a packet that left at `sent_at` came back.
     // spec: M-05
     pub fn on_echo(&mut self, now: Time, ack: &Ack) -> Next {
-        self.heard_at = now;
+        self.received_at = now;
         // Not for good: where packets take many paths, late ones are missing for a while. While important segments leave
         // first, those between them are not missing.
         let is_first_round = self.important.is_some()
@@ -332,7 +332,7 @@ impl Sender {
     pub fn on_deadline(&mut self, config: &Config, now: Time) -> Next {
         self.deadline = Time::NEVER;
         self.sent.unanswered += u64::from(self.has_asked());
-        if now.since(self.heard_at) >= config.give_up_after {
+        if now.since(self.received_at) >= config.give_up_after {
             return Next::Fail;
         }
         match self.phase {
@@ -347,14 +347,14 @@ impl Sender {
         self.deadline = self.deadline.min(now + config.give_up_after);
     }
 
-    /// Whether it waits for an answer.
+    /// True if it waits for an answer.
     pub fn has_asked(&self) -> bool {
         matches!(self.phase, Phase::Offering | Phase::Probing { .. })
     }
 
-    /// Whether it asks about what has arrived and was not answered again and again. One question, or its
+    /// True if it asks about arrivals and was not answered again and again. One question, or its
     /// answer, is lost by chance as any packet is; two in a row say that hardly anything comes through.
-    pub fn is_unheard(&self) -> bool {
+    pub fn is_unanswered(&self) -> bool {
         matches!(self.phase, Phase::Probing { .. }) && self.questions.doublings() > 1
     }
 
@@ -554,14 +554,14 @@ impl Sender {
         Next::Ask
     }
 
-    /// How long to wait until a question is repeated: longer every time.
+    /// Wait until a question is repeated: longer every time.
     fn patience(&self, config: &Config, wait: Span) -> Span {
         self.questions.wait(wait, config.waits.max)
     }
 
     /// An answer came.
-    fn heard(&mut self, now: Time) {
-        self.heard_at = now;
+    fn note_answer(&mut self, now: Time) {
+        self.received_at = now;
         self.questions.reset();
     }
 }

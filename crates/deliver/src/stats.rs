@@ -1,14 +1,14 @@
-//! What an endpoint counts.
+//! Counts of an endpoint.
 
-/// What an endpoint did so far.
+/// Counts of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Data packets sent.
     pub packets: u64,
-    /// Those of them that had been sent before.
+    /// Packets among them that were sent again.
     pub resent: u64,
-    /// Those of them that were important.
+    /// Packets among them that were important.
     pub important: u64,
     /// Offers and probes sent, repeated ones too.
     pub questions: u64,

@@ -15,12 +15,12 @@ pub struct Config {
     pub messages: MessageConfig,
     /// Packets that may leave before anything came back. Default 10 (RFC 6928).
     pub initial_window_packets: u32,
-    /// How much may be on the way. Default DCTCP.
+    /// Control of the data in flight. Default DCTCP.
     pub control: Control,
     /// Seed of the random numbers that the control draws. Every message draws from a stream of its own.
     /// Endpoints with equal seeds draw equal numbers, so each endpoint needs its own. Default 0.
     pub seed: u64,
-    /// Whether a message begins with the window and the timeout that the last one to the same node ended
+    /// True if a message begins with the window and the timeout that the last one to the same node ended
     /// with (RFC 9040), in place of the initial ones. Default no: flows that know nothing of each other.
     pub remembers_paths: bool,
     /// Least wait for an answer. Default 1 ms: above the longest queue of a data centre, far below
@@ -34,7 +34,7 @@ pub struct Config {
     /// gives up everything in flight (RFC 9002, 6.2). For hosts whose answers are late because they sleep: a timeout
     /// that found nothing lost costs one packet, and not the window. Needs losses that are found by order. Default no.
     pub probes_first: bool,
-    /// How losses are found. Default by order.
+    /// Method of finding losses. Default by order.
     pub loss_detection: LossDetection,
     /// Order among messages of one priority. Default in turn.
     pub order: MessageOrder,
@@ -52,7 +52,7 @@ pub struct Config {
     pub rises_quickly: bool,
 }
 
-/// How losses are found, before the timer finds them. A cut of the window follows, once for all that a
+/// Method of finding losses, before the timer finds them. A cut of the window follows, once for all that a
 /// window lost.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum LossDetection {
@@ -172,7 +172,7 @@ impl Config {
         RtoLimits { initial: self.initial_rto, min: self.min_rto, max: self.max_rto }
     }
 
-    /// Whether the settings can work together.
+    /// Checks that the settings can work together.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.messages.check()?;
         MessageConfigError::check_packets("initial_window_packets", self.initial_window_packets)?;

@@ -1,6 +1,6 @@
-//! What became of every packet of an outgoing message.
+//! State of every packet of an outgoing message.
 //!
-//! Each packet is in one of four states: not sent, on the way, arrived, lost. Every transmission, resends
+//! Each packet is in one of four states: not sent, in flight, arrived, lost. Every transmission, resends
 //! too, has the next number of its flow, and when the answer to a later one comes back while enough others
 //! were sent in between, the earlier one is lost. A lost resend is found the same way, without a timer.
 //!
@@ -24,7 +24,7 @@ const MOST_REORDERING_PACKETS: u32 = 300;
 /// The state of an outgoing message, in packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
-    /// How many packets the message has.
+    /// Number of packets of the message.
     packets: u32,
     /// The first packet that was never sent.
     next: u32,
@@ -67,7 +67,7 @@ enum Finder {
 struct Asked {
     /// Packets below this one are not given up again because a receiver says so.
     end: u32,
-    /// What was sent of packets below this one since the last timeout was sent again.
+    /// Transmissions of packets below this one since the last timeout are resends.
     timed_out_end: u32,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct LossTimes {
     pub probe_after: Option<Span>,
 }
 
-/// What an acknowledgement says.
+/// Contents of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     /// The packet that arrived, and the transmission that brought it.
@@ -137,10 +137,10 @@ pub(crate) struct Answer {
     pub run: u32,
 }
 
-/// What an acknowledgement changed.
+/// Effects of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
-    /// How many packets are now known to have arrived that were not before.
+    /// Number of packets that are newly known to have arrived.
     pub arrived: u32,
     /// The last transmission that it showed to be lost.
     pub lost_transmission: Option<u64>,
@@ -218,18 +218,18 @@ impl Scoreboard {
         self.next_transmission
     }
 
-    /// How many transmissions were not the first of their packet.
+    /// Number of transmissions that were not the first of their packet.
     pub fn retransmissions(&self) -> u32 {
         (self.next_transmission - u64::from(self.next)) as u32
     }
 
-    /// Whether a packet was sent, whatever became of it.
+    /// True if a packet was sent, in any state.
     #[inline]
     pub fn was_sent(&self, index: u32) -> bool {
         index < self.next
     }
 
-    /// Whether there is a packet to send. New ones stay within `span_packets` of the first that
+    /// True if there is a packet to send. New ones stay within `span_packets` of the first that
     /// has not arrived.
     #[inline]
     pub fn has_work(&self, span_packets: u32) -> bool {
@@ -433,7 +433,7 @@ impl Scoreboard {
             && self.was_sent_as(answer.index, answer.transmission)
     }
 
-    /// Whether this transmission may have been of this packet. What the oldest ones were is forgotten.
+    /// True if this transmission may have been of this packet. The packets of the oldest ones are forgotten.
     #[inline]
     fn was_sent_as(&self, index: u32, transmission: u64) -> bool {
         let oldest = self.sent.oldest().map_or(self.next_transmission, |sent| sent.number);
@@ -475,7 +475,7 @@ impl Scoreboard {
     }
 
     /// Gives up the first packet that has not arrived, once, unless the timer sent it again after what the
-    /// receiver answers: that may still be on its way. Returns its transmission.
+    /// receiver answers: that may still be in flight. Returns its transmission.
     // spec: Q-07
     fn give_up_asked(&mut self, answer: &Answer) -> Option<u64> {
         let index = answer.cumulative;
@@ -531,7 +531,7 @@ impl Scoreboard {
         probe - 1
     }
 
-    /// Gives up everything on the way. It is sent again in the order of the message.
+    /// Gives up everything in flight. It is sent again in the order of the message.
     pub fn on_timeout(&mut self) {
         self.probe = None;
         self.sent.clear();

@@ -28,7 +28,7 @@ pub(crate) struct Sender {
     /// The priority with which it stands among those that are ready, if it does. Belongs to the place: it
     /// outlives the message.
     pub queued: Option<u8>,
-    /// When an answer is overdue. Holds while something is on the way.
+    /// When an answer is overdue. Holds while something is in flight.
     pub deadline: Time,
     /// States that the control gave to packets in flight.
     infos: PacketInfos,
@@ -48,7 +48,7 @@ pub(crate) struct Sender {
     /// Loss of a transmission below this number belongs to a window that was cut already.
     recovery_end: u64,
     timeouts: u32,
-    /// How often loss was found without a timer.
+    /// Number of losses that were found without a timer.
     detections: u32,
     started: Time,
     /// Class of its packets where jobs have classes, in place of that of the tagger. Within a turn a message keeps the
@@ -56,7 +56,7 @@ pub(crate) struct Sender {
     class: Dscp,
     /// Priority of the last packet that was new.
     last_priority: u8,
-    /// Since when something is on the way and nothing new came back.
+    /// Time since which something is in flight and nothing new came back.
     silent_since: Time,
 }
 
@@ -64,14 +64,14 @@ pub(crate) struct Sender {
 // would also have equal fields of all senders meet in a few sets of the cache.
 const _: () = assert!(size_of::<Sender>() <= 440, "a sender has grown");
 
-/// What is known of the way to a node.
+/// State of the path to a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     control: CongestionControl,
     rtt: RttEstimator,
 }
 
-/// What an acknowledgement did to a message.
+/// Effect of an acknowledgement on a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     /// It made no sense and changed nothing.
@@ -171,7 +171,7 @@ impl Sender {
         Ok(())
     }
 
-    /// What it has learned of the way to its destination.
+    /// State of the path to its destination, as it has learned it.
     pub fn lesson(&self) -> (NodeId, &Path) {
         (self.dst, &self.path)
     }
@@ -202,7 +202,7 @@ impl Sender {
         }
     }
 
-    /// Whether it has a packet to send and its window lets it.
+    /// True if it has a packet to send and its window lets it.
     #[inline]
     pub fn is_ready(&self, config: &Config) -> bool {
         let has_work = self.board.has_work(config.messages.span_packets);
@@ -215,7 +215,7 @@ impl Sender {
         self.has_window(config) || self.board.is_urgent()
     }
 
-    /// Whether its window has room for a packet.
+    /// True if its window has room for a packet.
     #[inline]
     fn has_window(&self, config: &Config) -> bool {
         let after = self.board.in_flight_packets() + 1;
@@ -307,7 +307,7 @@ impl Sender {
         self.board.choose(config.messages.span_packets)
     }
 
-    /// Until when its control holds it back, if it does.
+    /// Time until which its control holds it back, if it does.
     #[inline]
     pub fn held_until(&self, now: Time) -> Option<Time> {
         let earliest = self.path.control.earliest_departure();
@@ -322,7 +322,7 @@ impl Sender {
         Some(tag.dscp.priority())
     }
 
-    /// What a packet of it travels with, and the priority that it was first sent with.
+    /// Tag of a packet, and the priority that it was first sent with.
     #[inline]
     fn tag(&mut self, config: &Config, index: u32) -> (Tag, u8) {
         // A resent packet gets the tag of its place in the message again.
@@ -527,7 +527,7 @@ impl Sender {
     ) -> Acked {
         let segment = Bytes::from(self.segment_bytes);
         let round_trip = now.since(ack.sent_at);
-        // Who waits for others' turns measures those.
+        // A round trip that waits for others' turns measures those turns.
         // spec: C-16
         let is_behind =
             config.patience().is_some() || u64::from(ack.transmission) < self.recovery_end;

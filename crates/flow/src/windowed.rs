@@ -29,9 +29,9 @@ pub struct Windowed {
     ready: Turns,
     /// Answers that may be overdue.
     timers: Timers,
-    /// Who may send again after a gap that its control keeps.
+    /// Messages that may send again after a gap that their control keeps.
     releases: Timers,
-    /// What the last messages have learned, if that is wanted.
+    /// Paths as the last messages have learned them, if that is wanted.
     paths: BTreeMap<NodeId, Path>,
     /// Number of messages that were started, modulo 2^32.
     started: u32,

@@ -1,4 +1,4 @@
-//! What a decision costs: from the feedback of all flows of a host to their rates.
+//! Cost of a decision: from the feedback of all flows of a host to their rates.
 //!
 //! Prints the median and the 99th percentile over many slots, for a few numbers of flows, K = 10, for plans that
 //! limit rates and for plans that order what is ready by classes. A decision is timed from the host's timeout until all its events are taken.
@@ -19,7 +19,7 @@ const RUNS: usize = 9;
 const UPLINK: Rate = Rate::from_gbps(100);
 const RECEIVERS: u32 = 16;
 
-/// Microseconds of every decision of a host with so many flows, all of which have something to send.
+/// Microseconds of every decision of a host with that number of flows, all of which have something to send.
 fn run(settings: Settings, flows: u32) -> Vec<f64> {
     let mut rng = Rng::new(1);
     let mut host = Host::new(NodeId(0), settings, UPLINK, &rng).expect("defaults work");
@@ -63,13 +63,13 @@ fn other(flow: FlowId) -> FlowId {
     FlowId { number: flow.number + 100, ..flow }
 }
 
-/// How far that is: a little further than the flow itself.
+/// Progress of a flow on another host: a little ahead of the flow itself.
 fn counterpart(host: &Host, flow: FlowId, further: u64) -> Progress {
     let own = host.progress_of(flow).expect("it is there");
     Progress { flow: other(flow), volume: own.volume + further, ..own }
 }
 
-/// Sends what was decided. Who has sent everything begins anew.
+/// Sends what was decided. A flow that has sent everything begins again.
 fn send(host: &mut Host, now: Time, flow: FlowId) {
     let slot = host.settings().slot_at(now);
     let planned = host.plan(flow).map_or(0, |plan| plan.at(slot));
@@ -101,7 +101,7 @@ fn feedback(slot: Slot, flows: u32, settings: &Settings, rng: &mut Rng) -> Feedb
     Feedback { load: Ahead::of(slot, &drawn()), free: Ahead::of(slot, &drawn()), narrowest }
 }
 
-/// Of some values, the one that so many of a hundred do not exceed.
+/// A percentile of some values: the one that this share of a hundred does not exceed.
 fn percentile(mut values: Vec<f64>, percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() * percent / 100]

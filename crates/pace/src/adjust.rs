@@ -1,9 +1,9 @@
-//! How a flow is fitted to those it depends on: Algorithm 2.
+//! Adjustment of a flow to the flows it depends on: Algorithm 2.
 //!
 //! *F* is a flow's volume in this iteration up to the end of the current slot: what it has sent, and
 //! what it plans for the slot.
 
-/// How a flow depends on others of its job.
+/// Dependency of a flow on others of its job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
     /// Nothing depends on it, nor it on anything.
@@ -12,9 +12,9 @@ pub enum Relation {
     Aggregation,
     /// Brings parameters from a server; the others are what that server aggregates.
     Broadcast,
-    /// Brings gradients to where they are summed on the way; the others are those of all other workers.
+    /// Brings gradients to the aggregator that sums them inside the network; the others are those of all other workers.
     Summed {
-        /// How far a worker can be ahead of the slowest.
+        /// Lead, in bytes, that a worker can have over the slowest.
         window: u64,
     },
     /// A member's flow in a ring; the other is its predecessor's.
@@ -26,8 +26,7 @@ pub enum Relation {
 
 impl Relation {
     // spec: C-05
-    /// By how much a flow with volume `own` is to be raised, given those of the others. Without any
-    /// there is nothing to follow.
+    /// Bytes by which a flow with volume `own` lags behind, given the others' volumes. Zero without others.
     pub fn behind(self, own: u64, others: impl Iterator<Item = u64>) -> u64 {
         let target = match self {
             Relation::Alone => None,
@@ -38,7 +37,7 @@ impl Relation {
     }
 
     // spec: C-06
-    /// How much of `own` there is nothing to send of: what exceeds the flows it depends on.
+    /// Part of `own` that must wait: the excess over what the flows it depends on allow.
     pub fn ahead(self, own: u64, others: impl Iterator<Item = u64>) -> u64 {
         let limit = match self {
             Relation::Alone | Relation::Aggregation => None,
@@ -54,14 +53,14 @@ impl Relation {
     }
 }
 
-/// What limits a flow that is raised.
+/// Limits of a flow that is raised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The largest volume of its last four slots.
     pub own_recent: u64,
-    /// What is free in the current slot.
+    /// Bytes that are free in the current slot.
     pub free: u64,
-    /// What it has left to send.
+    /// Bytes that the flow has left to send.
     pub remaining: u64,
 }
 

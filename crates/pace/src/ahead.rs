@@ -16,7 +16,7 @@ impl Slot {
         Slot(self.0.saturating_add(slots))
     }
 
-    /// How many slots lie between this one and an earlier one; zero if that one comes later.
+    /// Number of slots between this one and an earlier one; zero if that one comes later.
     pub const fn since(self, earlier: Slot) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -72,7 +72,7 @@ impl Ahead {
         &self.bytes[..self.len]
     }
 
-    /// The same to change.
+    /// Volumes by slot, for changes.
     pub fn volumes_mut(&mut self) -> &mut [u64] {
         &mut self.bytes[..self.len]
     }

@@ -1,8 +1,8 @@
 //! The tables of a switch that cannot keep them itself.
 //!
-//! A program beside the switch holds a [`Board`] and is told what passes: [`Board::fetch`] answers what
+//! A program beside the switch holds a [`Board`] and reports to it what passes: [`Board::fetch`] answers what
 //! the links say to flows, [`Board::update`] takes in what flows plan. Both are handed the current slot.
-//! Whoever writes is an *agent*, which numbers its messages. What is old, early, said before or too large
+//! A writer is an *agent*, which numbers its messages. What is old, early, repeated or too large
 //! is refused and changes nothing.
 
 mod message;
@@ -32,9 +32,9 @@ const AGENTS_MAX: usize = 4_096;
 const FLOWS_MAX: usize = 65_536;
 /// Most links that routes with a link for every host may lead to.
 const LINKS_MAX: usize = 65_536;
-/// Clocks of hosts may differ by so many slots.
+/// Slots by which the clocks of hosts may differ.
 const SLACK_SLOTS: u64 = 1;
-/// An agent is forgotten after so many silent slots. What it said could come again until its slot is
+/// Silent slots after which an agent is forgotten. Its messages could come again until their slot is
 /// too old, which is sooner.
 const AGENT_SLOTS: u64 = 2 * SLACK_SLOTS + 2;
 
@@ -48,7 +48,7 @@ pub struct Board {
     stats: Stats,
 }
 
-/// Which route, and where it has a link for every host, which host.
+/// Index of a route, and the host's number where the route has a link for every host.
 type LinkKey = (usize, u32);
 
 #[derive(Debug)]
@@ -57,13 +57,13 @@ struct Entry {
     link: LinkKey,
     progress: Progress,
     rank: Rank,
-    heard_in: Slot,
+    received_in: Slot,
 }
 
 #[derive(Debug)]
 struct Agent {
     sequence: u64,
-    heard_in: Slot,
+    received_in: Slot,
 }
 
 impl Board {
@@ -78,19 +78,19 @@ impl Board {
         }
     }
 
-    /// What slots it counts by.
+    /// Settings that the board uses.
     pub fn settings(&self) -> &Settings {
         self.links.settings()
     }
 
-    /// What was counted so far.
+    /// Counts since the board began.
     pub fn stats(&self) -> Stats {
         let planned = self.flows.len() as u64;
         Stats { links: self.links.len() as u64, flows: planned, ..self.stats }
     }
 
     // spec: C-02, C-10
-    /// What the links say to flows, and how far the flows are that those depend on.
+    /// State of the links, and progress of the flows that the asking flows depend on.
     pub fn fetch(
         &mut self,
         now: Slot,
@@ -112,7 +112,7 @@ impl Board {
         self.counted(checked)?;
         self.advance(now);
         self.stats.updates += 1;
-        let agent = Agent { sequence: update.sequence, heard_in: self.links.now() };
+        let agent = Agent { sequence: update.sequence, received_in: self.links.now() };
         self.agents.insert(update.agent, agent);
         let plans = update.plans.iter();
         Ok(plans.map(|plan| self.take(update.agent, plan)).collect())
@@ -136,8 +136,8 @@ impl Board {
             if !is_in_place || volumes.len() != self.settings().horizon_slots {
                 return Err(Wrong::Horizon(self.settings().horizon_slots));
             }
-            let told = [plan.asked, plan.carried];
-            if let Some(&volume) = volumes.iter().chain(&told).find(|&&it| it > VOLUME_MAX) {
+            let reported = [plan.asked, plan.carried];
+            if let Some(&volume) = volumes.iter().chain(&reported).find(|&&it| it > VOLUME_MAX) {
                 return Err(Wrong::Volume(volume));
             }
         }
@@ -155,8 +155,8 @@ impl Board {
             return;
         }
         let stale_after = self.settings().stale_after_slots;
-        self.flows.retain(|_, entry| now.since(entry.heard_in) < stale_after);
-        self.agents.retain(|_, agent| now.since(agent.heard_in) < AGENT_SLOTS);
+        self.flows.retain(|_, entry| now.since(entry.received_in) < stale_after);
+        self.agents.retain(|_, agent| now.since(agent.received_in) < AGENT_SLOTS);
     }
 
     fn answer(&mut self, asked_in: Slot, question: &Question) -> Answer {
@@ -205,8 +205,13 @@ impl Board {
             }
             _ => key,
         };
-        let entry =
-            Entry { owner: agent, link, progress: plan.progress, rank: plan.rank, heard_in: now };
+        let entry = Entry {
+            owner: agent,
+            link,
+            progress: plan.progress,
+            rank: plan.rank,
+            received_in: now,
+        };
         self.flows.insert(plan.flow, entry);
         verdict
     }
@@ -234,12 +239,12 @@ impl Check for Board {
     }
 }
 
-fn check_slot(now: Slot, said: Slot) -> Result<(), Wrong> {
-    if now.since(said) > SLACK_SLOTS {
-        return Err(Wrong::Old { said, now });
+fn check_slot(now: Slot, sent_in: Slot) -> Result<(), Wrong> {
+    if now.since(sent_in) > SLACK_SLOTS {
+        return Err(Wrong::Old { sent_in, now });
     }
-    if said.since(now) > SLACK_SLOTS {
-        return Err(Wrong::Early { said, now });
+    if sent_in.since(now) > SLACK_SLOTS {
+        return Err(Wrong::Early { sent_in, now });
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ impl Divisor {
         Divisor { by, inverse: u64::MAX / by }
     }
 
-    /// How many times the divisor fits into a value.
+    /// Quotient of a value by the divisor, rounded down.
     #[inline]
     pub(crate) fn quotient(self, value: u64) -> u64 {
         let near = ((u128::from(value) * u128::from(self.inverse)) >> 64) as u64;
@@ -54,7 +54,7 @@ impl Fraction {
         Fraction { by, divisor: Divisor::new(of), near }
     }
 
-    /// So much of a value; [`u64::MAX`] where it is more than that.
+    /// The fraction's part of a value; [`u64::MAX`] where it is more than that.
     #[inline]
     pub(crate) fn of(&self, value: u64) -> u64 {
         match value.checked_mul(self.by) {

@@ -20,9 +20,9 @@ const TRICKLE_EVERY: Span = Span::from_ms(10);
 // spec: C-16
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// It is the turn of the job.
+    /// Class of a job in its turn.
     In(u8),
-    /// It is the turn of others.
+    /// Class of a job outside its turn.
     Out(u8),
 }
 

@@ -1,6 +1,6 @@
 //! The scheduler of a host: which jobs are on it, what their flows have to send, and how fast.
 //!
-//! It is a machine without I/O, in the manner of [`thalweg_core::machine`], but it exchanges words
+//! It is a machine without I/O, like those of [`thalweg_core::machine`], but it exchanges words
 //! instead of packets; what carries them is its driver's business.
 //!
 //! **Input.** [`Host::ready`] and [`Host::sent`] say what becomes of a job's tensors;
@@ -40,7 +40,7 @@ pub use event::Event;
 pub use flow::{FlowSpec, Unrelated};
 pub use uplink::Uplink;
 
-use decide::Desk;
+use decide::Decider;
 use flow::{Flow, Job};
 
 /// The scheduler of a host. See the [module](self) for how it is driven.
@@ -49,19 +49,19 @@ pub struct Host {
     node: NodeId,
     jobs: BTreeMap<JobId, Job>,
     flows: BTreeMap<FlowId, Flow>,
-    desk: Desk,
+    decider: Decider,
     moments: Rng,
     /// When it decides next; `None` while nothing was begun in the current slot or all is decided.
     decide_at: Option<Time>,
     usage: Usage,
 }
 
-/// What became of plans, in all slots that have ended.
+/// Use of plans, over all slots that have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// What flows had planned for them.
+    /// Bytes that flows had planned for them.
     pub planned: Bytes,
-    /// What of that left.
+    /// Bytes of the plans that left.
     pub used: Bytes,
 }
 
@@ -93,7 +93,7 @@ impl Host {
             node,
             jobs: BTreeMap::new(),
             flows: BTreeMap::new(),
-            desk: Desk::new(settings, Uplink::new(&settings, settings.bytes_a_slot(uplink))),
+            decider: Decider::new(settings, Uplink::new(&settings, settings.bytes_a_slot(uplink))),
             moments: rng.substream("decisions", node.0.into()),
             decide_at: None,
             usage: Usage::default(),
@@ -109,10 +109,10 @@ impl Host {
     /// Forgets a job, its flows and what they reserved.
     pub fn remove_job(&mut self, job: JobId) {
         self.jobs.remove(&job);
-        let desk = &mut self.desk;
+        let decider = &mut self.decider;
         self.flows.retain(|id, flow| {
             if id.job == job {
-                desk.stop(flow);
+                decider.stop(flow);
             }
             id.job != job
         });
@@ -128,13 +128,13 @@ impl Host {
         }
         let iteration = job.iteration;
         self.remove_flow(spec.id);
-        let covers = self.desk.settings.covers;
+        let covers = self.decider.settings.covers;
         self.flows.insert(spec.id, Flow::new(spec, iteration, covers));
         Ok(true)
     }
 
     // spec: C-08
-    /// A job begins its next iteration: everything is to be sent again, and nothing is ready yet.
+    /// A job begins its next iteration: all volumes start again, and nothing is ready yet.
     pub fn begin_iteration(&mut self, job: JobId) -> Result<(), HostError> {
         let state = self.jobs.get_mut(&job).ok_or(HostError::NoJob(job))?;
         state.iteration += 1;
@@ -146,7 +146,7 @@ impl Host {
     }
 
     // spec: C-08
-    /// So much of a flow belongs to the iteration before the one that has begun: others were done with that
+    /// These bytes of a flow belong to the iteration before the one that has begun: others were done with that
     /// before this one was. It leaves first, and depends on nobody. What turns out not to be there when the
     /// flow [rests](Host::rest) is forgotten.
     pub fn owe(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
@@ -154,19 +154,19 @@ impl Host {
         Ok(())
     }
 
-    /// What of a flow's iteration has not left yet.
+    /// Bytes of a flow's iteration that have not left yet.
     pub fn left(&self, flow: FlowId) -> Option<Bytes> {
         self.flows.get(&flow).map(|flow| Bytes::new(flow.remaining()))
     }
 
-    /// A flow's iteration has another volume than was said: of programs that do not say it, it is only
+    /// A flow's iteration has another volume than was announced: of programs that announce none, it is only
     /// guessed.
     pub fn set_volume(&mut self, flow: FlowId, volume: Bytes) -> Result<(), HostError> {
         self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.set_volume(volume.as_u64());
         Ok(())
     }
 
-    /// Of what a flow has ready only a part can be seen, as in a socket: it plans all that it is thought to have left.
+    /// Marks a flow of whose ready bytes only a part can be seen, as in a socket: it plans all that it is thought to have left.
     // spec: C-17
     pub fn guess(&mut self, flow: FlowId) -> Result<(), HostError> {
         self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.guess();
@@ -197,12 +197,12 @@ impl Host {
     /// Forgets a flow and what it reserved.
     pub fn remove_flow(&mut self, flow: FlowId) {
         if let Some(mut state) = self.flows.remove(&flow) {
-            self.desk.stop(&mut state);
+            self.decider.stop(&mut state);
         }
     }
 
     // spec: C-08
-    /// So much more of a flow's tensors can be sent.
+    /// More bytes of a flow's tensors can be sent.
     pub fn ready(&mut self, now: Time, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         let was_active = state.is_active();
@@ -212,7 +212,7 @@ impl Host {
         let has_more = was_active && state.covers() == Covers::Ready;
         state.has_unplanned = has_more;
         if begins || has_more {
-            self.desk.probe(flow);
+            self.decider.probe(flow);
             self.catch_up(now);
             self.draw_moment(now);
         }
@@ -220,18 +220,18 @@ impl Host {
     }
 
     // spec: C-08
-    /// So much more of a flow has left, for the first time.
+    /// More bytes of a flow have left, for the first time.
     pub fn sent(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         state.sent(bytes.as_u64());
         if !state.is_active() {
-            self.desk.finish(state);
+            self.decider.finish(state);
         }
         Ok(())
     }
 
     // spec: C-04
-    /// Whether a flow that has not sent all that is ready waits for something else than the network: for
+    /// Marks a flow that has not sent all that is ready and waits for something else than the network: for
     /// data of others, say. What it leaves unused then says nothing about links.
     pub fn rest(&mut self, flow: FlowId, is_resting: bool) -> Result<(), HostError> {
         self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?.rest(is_resting);
@@ -239,25 +239,25 @@ impl Host {
     }
 
     // spec: C-13
-    /// So much leaves again that had left before and got lost. It brings the flow no further, and that is all:
+    /// Bytes that had left before got lost and leave again. It brings the flow no further, and that is all:
     /// the link carried it, so no estimate and no rate changes, and what the slot has for the rest of the flow
     /// stays, as long as links have room.
     pub fn resent(&mut self, flow: FlowId, bytes: Bytes) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         state.resent(bytes.as_u64());
         if state.is_active() {
-            self.desk.make_up(state, bytes.as_u64());
+            self.decider.make_up(state, bytes.as_u64());
         }
         Ok(())
     }
 
     // spec: C-02
-    /// How far the flows are that a job sends from here: what a receiver tells those who send to it.
+    /// Progress of the flows that a job sends from here: a receiver reports it to the hosts that send to it.
     pub fn progress(&self, job: JobId) -> Vec<Progress> {
-        self.flows_of(job).map(|flow| flow.progress(self.desk.slot())).collect()
+        self.flows_of(job).map(|flow| flow.progress(self.decider.slot())).collect()
     }
 
-    /// What the links of a flow's path say. It counts for decisions in the slot that it is about.
+    /// Takes in the feedback of a flow's path. It counts for decisions in the slot that it is about.
     pub fn handle_feedback(&mut self, flow: FlowId, feedback: &Feedback) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
         state.feedback = Some(*feedback);
@@ -265,15 +265,15 @@ impl Host {
     }
 
     // spec: C-06
-    /// How far another flow is. Flows of ours that depend on it are fitted to it at once: slowed where
-    /// they run ahead, raised where they lag behind and have been decided upon in this slot.
+    /// Takes in the progress of another flow. Local flows that depend on it are adjusted at once: slowed if they run
+    /// ahead, raised if they lag behind and have been decided in this slot.
     pub fn handle_progress(&mut self, now: Time, progress: Progress) {
         for (_, flow) in self.flows.range_mut(flows_of(progress.flow.job)) {
             if progress.iteration == flow.counted_iteration()
                 && flow.learn(progress)
                 && flow.is_active()
             {
-                self.desk.follow(now, flow);
+                self.decider.follow(now, flow);
             }
         }
     }
@@ -287,13 +287,13 @@ impl Host {
         refusal: Refusal,
     ) -> Result<(), HostError> {
         let state = self.flows.get_mut(&flow).ok_or(HostError::NoFlow(flow))?;
-        state.narrow(refusal, self.desk.slot(), self.desk.settings.horizon_slots);
+        state.narrow(refusal, self.decider.slot(), self.decider.settings.horizon_slots);
         if !state.is_active() {
             return Ok(());
         }
         let by_job = self.planned_beside(flow);
         if let Some(state) = self.flows.get_mut(&flow) {
-            self.desk.decide(now, state, &by_job);
+            self.decider.decide(now, state, &by_job);
         }
         Ok(())
     }
@@ -303,41 +303,41 @@ impl Host {
         self.catch_up(now);
         if self.decide_at.is_some_and(|at| at <= now) {
             self.decide_at = None;
-            round::decide_all(now, &mut self.desk, &self.jobs, &mut self.flows);
+            round::decide_all(now, &mut self.decider, &self.jobs, &mut self.flows);
             self.plan_more(now);
         }
     }
 
     // spec: C-17
     /// Plans what got ready after a flow was decided upon. It is planned alone: the others keep what they have, and what
-    /// they have said.
+    /// they have reported.
     fn plan_more(&mut self, now: Time) {
         let has_more = |flow: &&Flow| flow.has_unplanned && flow.is_active();
         let due: Vec<FlowId> = self.flows.values().filter(has_more).map(|flow| flow.id).collect();
         for id in due {
             let by_job = self.planned_beside(id);
             if let Some(flow) = self.flows.get_mut(&id) {
-                self.desk.decide(now, flow, &by_job);
+                self.decider.decide(now, flow, &by_job);
             }
         }
     }
 
     /// When [`Host::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Time {
-        let next_slot = self.desk.settings.start_of(self.desk.slot().after(1));
+        let next_slot = self.decider.settings.start_of(self.decider.slot().after(1));
         let slot = if self.flows.values().any(Flow::is_active) { next_slot } else { Time::NEVER };
         self.decide_at.unwrap_or(Time::NEVER).min(slot)
     }
 
-    /// What to do next.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.desk.events.pop_front()
+        self.decider.events.pop_front()
     }
 
-    /// Who a flow is to tables and other hosts: its name, and the rank of its job. As published that is the rank of the
-    /// furthest flow here; with classes what the job has left, where it has most left.
+    /// A flow as tables and other hosts see it: its name, and the rank of its job. As published, that is the rank of
+    /// the furthest flow here; with classes, the rank of the bytes that the job has left where it has most left.
     pub fn ranked(&self, flow: FlowId) -> Ranked {
-        if self.desk.settings.enforce == Enforce::Class {
+        if self.decider.settings.enforce == Enforce::Class {
             return Ranked { flow, rank: self.rank(flow.job) };
         }
         let active = self.flows_of(flow.job).filter(|flow| flow.is_active());
@@ -347,7 +347,7 @@ impl Host {
     // spec: C-16
     /// The rank of a job at another host.
     pub fn handle_rank(&mut self, job: JobId, rank: Rank) {
-        let slot = self.desk.slot();
+        let slot = self.decider.slot();
         if let Some(job) = self.jobs.get_mut(&job) {
             job.report(slot, rank.repeated());
         }
@@ -358,27 +358,27 @@ impl Host {
     /// repeats it, a little lower.
     pub fn rank(&self, job: JobId) -> Rank {
         let own = Rank::of_left(round::left(self.flows_of(job)));
-        let slot = self.desk.slot();
+        let slot = self.decider.slot();
         self.jobs.get(&job).and_then(|job| job.reported(slot)).map_or(own, |rank| own.max(rank))
     }
 
-    /// What a flow plans, in bytes by slot.
+    /// Plan of a flow, in bytes by slot.
     pub fn plan(&self, flow: FlowId) -> Option<&Ahead> {
         self.flows.get(&flow).map(|flow| &flow.plan)
     }
 
-    /// What a flow wanted to send in the last slot, and did.
+    /// Bytes that a flow wanted to send in the last slot, and bytes that it sent.
     pub fn last_slot(&self, flow: FlowId) -> Option<(Bytes, Bytes)> {
         let (asked, carried) = self.flows.get(&flow)?.last;
         Some((Bytes::new(asked), Bytes::new(carried)))
     }
 
-    /// How far a flow is: what others may rely on.
+    /// Progress of a flow, which other flows may rely on.
     pub fn progress_of(&self, flow: FlowId) -> Option<Progress> {
-        Some(self.flows.get(&flow)?.progress(self.desk.slot()))
+        Some(self.flows.get(&flow)?.progress(self.decider.slot()))
     }
 
-    /// Whether anything of a job has begun and is not over.
+    /// True if something of a job has begun and is not over.
     pub fn is_busy(&self, job: JobId) -> bool {
         self.flows_of(job).any(Flow::is_active)
     }
@@ -387,62 +387,62 @@ impl Host {
         self.flows.range(flows_of(job)).map(|(_, flow)| flow)
     }
 
-    /// What it counts by.
+    /// Settings that the host uses.
     pub fn settings(&self) -> &Settings {
-        &self.desk.settings
+        &self.decider.settings
     }
 
-    /// What other flows of a flow's job plan.
+    /// Sum of the plans of the other flows of a flow's job.
     fn planned_beside(&self, flow: FlowId) -> Ahead {
-        let mut planned = self.desk.nothing();
+        let mut planned = self.decider.nothing();
         let others = self.flows_of(flow.job).filter(|other| other.id != flow);
         others.for_each(|other| planned.add(&other.plan));
         planned
     }
 
-    /// What became of its plans.
+    /// Use of the host's plans.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
     /// The host's own link.
     pub fn uplink(&self) -> &Uplink {
-        &self.desk.uplink
+        &self.decider.uplink
     }
 
     // spec: C-15
     /// Lets the slot of `now` begin, unless it has.
     fn catch_up(&mut self, now: Time) {
-        let slot = self.desk.settings.slot_at(now);
-        if slot <= self.desk.slot() {
+        let slot = self.decider.settings.slot_at(now);
+        if slot <= self.decider.slot() {
             return;
         }
-        let ended = self.desk.slot();
+        let ended = self.decider.slot();
         let asked = self.flows.values().map(|flow| flow.asked_in(ended)).sum();
         let carried = self.flows.values().map(|flow| flow.sent_in_slot).sum();
-        self.desk.begin(slot, asked, carried);
+        self.decider.begin(slot, asked, carried);
         for (id, flow) in &mut self.flows {
             let planned = flow.plan.at(ended);
             self.usage.planned += Bytes::new(planned);
             self.usage.used += Bytes::new(planned.min(flow.sent_in_slot));
-            let loses = self.desk.settings.reclaims_unused && flow.left_unused(ended);
+            let loses = self.decider.settings.reclaims_unused && flow.left_unused(ended);
             flow.end_slot(flow.asked_in(ended));
-            self.desk.count(flow);
+            self.decider.count(flow);
             if flow.is_active() {
-                self.desk.probe(*id);
-                self.desk.go_on(flow, loses);
+                self.decider.probe(*id);
+                self.decider.go_on(flow, loses);
             }
         }
         // What was due in an earlier slot is due in this one.
         self.decide_at = None;
-        self.draw_moment(self.desk.settings.start_of(slot));
+        self.draw_moment(self.decider.settings.start_of(slot));
     }
 
     // spec: C-15
     /// Draws the moment of the next decision, so that hosts differ and none is always the first.
     fn draw_moment(&mut self, from: Time) {
-        let spread = self.moments.below(self.desk.settings.decide_spread.as_ps().max(1));
-        let at = from + self.desk.settings.decide_after + Span::from_ps(spread);
+        let spread = self.moments.below(self.decider.settings.decide_spread.as_ps().max(1));
+        let at = from + self.decider.settings.decide_after + Span::from_ps(spread);
         self.decide_at = Some(self.decide_at.map_or(at, |earlier| earlier.min(at)));
     }
 }
@@ -452,15 +452,15 @@ impl Check for Host {
     /// Adds up the plans of all flows. The sum of the own link must be theirs, but for what flows that are gone
     /// have used of the current slot.
     fn check(&self) {
-        let mut planned = self.desk.nothing();
+        let mut planned = self.decider.nothing();
         for (id, flow) in &self.flows {
             flow.check();
             let job = self.jobs.get(&id.job).map(|job| job.iteration);
             assert_eq!(job, Some(flow.iteration), "{id:?} is in the iteration of its job");
             planned.add(&flow.plan);
         }
-        let link = self.desk.uplink.planned();
-        assert_eq!(link.first(), self.desk.slot(), "the own link is in the current slot");
+        let link = self.decider.uplink.planned();
+        assert_eq!(link.first(), self.decider.slot(), "the own link is in the current slot");
         let slots = link.volumes().iter().zip(planned.volumes());
         for (at, (link, flows)) in slots.enumerate() {
             let is_sum = if at == 0 { link >= flows } else { link == flows };
@@ -477,7 +477,7 @@ fn flows_of(job: JobId) -> RangeInclusive<FlowId> {
     FlowId { job, number: 0 }..=FlowId { job, number: u32::MAX }
 }
 
-/// Everything that waits to be told.
+/// Events that wait for [`poll_event`](Host::poll_event).
 type Events = VecDeque<Event>;
 
 #[cfg(test)]

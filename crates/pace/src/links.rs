@@ -15,7 +15,7 @@ use crate::path::Feedback;
 use crate::rank::Ranked;
 use crate::settings::Settings;
 
-/// A flow that has not asked for so many slots has nothing to send.
+/// Slots without a question after which a flow has nothing to send.
 const ASKED_SLOTS: u64 = 2;
 /// Most flows of a link.
 const FLOWS_MAX: usize = 65_536;
@@ -34,21 +34,21 @@ pub struct Links<K> {
 #[derive(Debug)]
 pub struct Link {
     table: LinkTable,
-    /// What flows wanted and got in the slot before this one.
+    /// Bytes that flows wanted, and bytes that left, in the slot before this one.
     asked: u64,
     carried: u64,
     /// Flows that have reported. One that plans several times in a slot counts once.
     reporters: BTreeSet<FlowId>,
-    /// Who has asked, and when last.
+    /// Flows that have asked, and the slot of their last question.
     askers: BTreeMap<FlowId, Slot>,
 }
 
-/// What became of a flow in the slot before, in bytes.
+/// Bytes of a flow in the slot before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// What it wanted.
+    /// Bytes that it wanted to send.
     pub asked: u64,
-    /// What left.
+    /// Bytes that left.
     pub carried: u64,
 }
 
@@ -58,7 +58,7 @@ impl<K: Ord + Copy> Links<K> {
         Links { settings, now: Slot(0), links: BTreeMap::new() }
     }
 
-    /// What slots they count by.
+    /// Settings that the tables use.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -68,17 +68,17 @@ impl<K: Ord + Copy> Links<K> {
         self.now
     }
 
-    /// How many links have a table.
+    /// Number of links that have a table.
     pub fn len(&self) -> usize {
         self.links.len()
     }
 
-    /// Whether none has.
+    /// True if no link has a table.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
 
-    /// Whether a link has one.
+    /// True if a link has a table.
     pub fn contains(&self, key: K) -> bool {
         self.links.contains_key(&key)
     }
@@ -149,14 +149,14 @@ impl<K: Ord + Copy> Check for Links<K> {
 }
 
 impl Link {
-    /// Its table.
+    /// The link's table.
     pub fn table(&self) -> &LinkTable {
         &self.table
     }
 
     // spec: C-02
-    /// What it says to a flow. Flows of one job that lead here from several hosts get equal parts of what
-    /// is left to their job: it waits for the last of them, and whoever asked first would have it all.
+    /// Feedback of the link to a flow. Flows of one job that lead here from several hosts get equal parts of what is
+    /// left to their job: the job waits for the last of them, and the one that asks first would take it all.
     pub fn feedback(&mut self, who: impl Into<Ranked>) -> Feedback {
         let who = who.into();
         let flow = who.flow;

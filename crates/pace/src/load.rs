@@ -1,4 +1,4 @@
-//! What flows plan to send over a link.
+//! Plans of the flows that send over a link.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use crate::settings::{Enforce, Settings};
 pub struct FlowId {
     /// The job it belongs to.
     pub job: JobId,
-    /// Its number in the job.
+    /// Number of the flow in its job.
     pub number: u32,
 }
 
@@ -26,15 +26,15 @@ pub struct FlowId {
 pub struct Refusal {
     /// The first slot that is too full.
     pub slot: Slot,
-    /// What the flow asked for in it.
+    /// Bytes that the flow asked for in it.
     pub asked: u64,
-    /// What it could have had.
+    /// Bytes that were free in it.
     pub free: u64,
 }
 
 /// The load table of one link in one direction.
 ///
-/// It is soft state. Whoever owns it calls [`advance`](LinkTable::advance) when a slot begins,
+/// It is soft state. Its owner calls [`advance`](LinkTable::advance) when a slot begins,
 /// [`observe`](LinkTable::observe) when one has ended, and [`reserve`](LinkTable::reserve) for every
 /// schedule that passes. A refused schedule changes nothing: what the flow had before still stands.
 ///
@@ -78,9 +78,9 @@ impl Place {
     }
 }
 
-/// What flows have reserved, as one of them sees it.
+/// Reservations of flows, as one of them sees them.
 pub(crate) struct Reserved {
-    /// What others have that it cannot take.
+    /// Bytes of others that it cannot take.
     pub(crate) others: Ahead,
     /// Of that, what flows of its own job have.
     pub(crate) siblings: Ahead,
@@ -99,32 +99,32 @@ impl LinkTable {
         }
     }
 
-    /// What the link carries in a slot when nothing disturbs it.
+    /// Bytes that the undisturbed link carries in a slot.
     pub fn capacity(&self) -> u64 {
         self.seen.capacity()
     }
 
-    /// What may be planned for a slot, see [`Seen`].
+    /// Bytes that may be planned for a slot, see [`Seen`].
     pub fn usable(&self) -> u64 {
         self.seen.usable()
     }
 
-    /// What all flows together plan, from the current slot on.
+    /// Sum of all flows' plans, from the current slot on.
     pub fn planned(&self) -> &Ahead {
         &self.planned
     }
 
-    /// How many flows have an entry.
+    /// Number of flows that have an entry.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
 
-    /// What a flow has reserved.
+    /// Reservation of a flow.
     pub fn reserved(&self, flow: FlowId) -> Option<&Ahead> {
         self.flows.get(&flow).map(|entry| &entry.plan)
     }
 
-    /// What stands in the way of a flow.
+    /// Reservations that limit a flow.
     pub(crate) fn reserved_beside(&self, who: Ranked) -> Reserved {
         let mut seen = Reserved { others: self.planned, siblings: self.nothing() };
         let place = self.place(who.rank, who.flow.job);

@@ -1,4 +1,4 @@
-//! What a transport obeys.
+//! Interface that a transport obeys.
 
 use thalweg_core::{Bytes, Pacer, Rate, Span, Time};
 
@@ -51,7 +51,7 @@ impl SlotPacer {
     }
 
     /// One that lets packets leave together that would have this time between the first and the last of
-    /// them: whoever is woken for every packet does little else.
+    /// them: a transport that is woken for every packet does little else.
     pub const fn with_burst(burst: Span) -> SlotPacer {
         SlotPacer { burst, ..SlotPacer::new() }
     }
@@ -64,7 +64,7 @@ impl SlotPacer {
         self.is_fresh = true;
     }
 
-    /// Lets so many packets pass at line rate, to fetch feedback.
+    /// Lets this number of packets pass at line rate, to fetch feedback.
     pub fn probe(&mut self, packets: u32) {
         self.probes = packets;
     }

@@ -1,4 +1,4 @@
-//! What a path has left.
+//! Bandwidth that a path has left.
 
 mod seen;
 
@@ -8,28 +8,28 @@ use crate::rank::Ranked;
 
 pub use seen::{Recent, Seen};
 
-/// What the links of a path say to a flow. It starts empty at the sender, every link on the way adds
-/// itself, and the receiver sends it back with its acknowledgements.
+/// Feedback of the links of a path to a flow. It starts empty at the sender, every link along the path adds itself, and
+/// the receiver returns it with its acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Feedback {
-    /// What flows of other jobs plan, summed over the links: the order in which slots are filled. A
-    /// job does not keep out of its own way.
+    /// Plans of flows of other jobs, summed over the links: they give the order in which slots are filled. A job does
+    /// not avoid its own load.
     pub load: Ahead,
-    /// What the tightest link has left: the most that can be sent.
+    /// Bytes that the tightest link has left: the most that can be sent.
     pub free: Ahead,
-    /// What the narrowest link carries in a slot: what loads are measured by.
+    /// Bytes that the narrowest link carries in a slot: the measure of loads.
     pub narrowest: u64,
 }
 
-/// How far a flow is in its iteration: one that starts at the receiver of another, told to the sender
+/// Progress of a flow in its iteration: of one that starts at the receiver of another, reported to the sender
 /// of that one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Which flow.
+    /// Name of the flow.
     pub flow: FlowId,
-    /// In which iteration of its job.
+    /// Iteration of its job.
     pub iteration: u64,
-    /// What it will have sent at the end of the current slot.
+    /// Bytes that it will have sent at the end of the current slot.
     pub volume: u64,
 }
 
@@ -48,14 +48,14 @@ impl Feedback {
         self.load.first()
     }
 
-    /// Whether all of it is about the slots from one on.
+    /// True if all of it is about the slots from one on.
     pub(crate) fn is_of(&self, slot: Slot) -> bool {
         (self.load.first(), self.free.first()) == (slot, slot)
     }
 
     // spec: C-02, C-04
     /// Adds a link, whose table must stand at the same slot: loads of other jobs add up, the least free
-    /// bandwidth remains. What the flow itself has reserved there does not stand in its way, nor what it
+    /// bandwidth remains. What the flow itself has reserved there does not limit it, nor what it
     /// can take from flows of higher ranks.
     pub fn add(&mut self, link: &LinkTable, who: impl Into<Ranked>) {
         assert_eq!(link.planned().first(), self.slot(), "tables advance before they are asked");

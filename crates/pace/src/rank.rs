@@ -1,4 +1,4 @@
-//! Who goes first.
+//! Order of jobs by what they have left.
 
 use crate::load::FlowId;
 
@@ -10,7 +10,7 @@ pub const LAST_TURN_CLASS: u8 = 6;
 // spec: C-16
 pub const LAST_CLASS: u8 = 7;
 
-/// Whose plans stand where a link has not enough for all: those of lower ranks.
+/// Rank of a job: where a link has not enough for all, the plans of lower ranks stand.
 ///
 /// A job's rank is what it has left to send, in quarters of an octave: who has little left is soon out of
 /// the way of everybody. Once its turn has begun an eighth of it counts, so that it keeps its turn unless
@@ -22,7 +22,7 @@ impl Rank {
     /// Behind everybody else.
     pub const LAST: Rank = Rank(u8::MAX);
 
-    /// The rank of somebody who has so many bytes left.
+    /// Rank of a job that has this number of bytes left.
     pub fn of_left(bytes: u64) -> Rank {
         let Some(octave) = bytes.checked_ilog2() else { return Rank(0) };
         let quarter = if octave < 2 { 0 } else { (bytes >> (octave - 2)) & 3 };
@@ -44,7 +44,7 @@ impl Rank {
         Rank(self.0.saturating_sub(1))
     }
 
-    /// The rank of somebody who has begun to send and has so many bytes left.
+    /// Rank of a job that has begun to send and has this number of bytes left.
     pub fn in_turn(bytes: u64) -> Rank {
         Rank::of_left(bytes / 8)
     }
@@ -53,9 +53,9 @@ impl Rank {
 /// A flow and its rank. Flows that are named alone come last, and so are equals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ranked {
-    /// Which flow.
+    /// Name of the flow.
     pub flow: FlowId,
-    /// Its job's rank.
+    /// Rank of its job.
     pub rank: Rank,
 }
 

@@ -9,7 +9,7 @@ use crate::path::Feedback;
 
 use order::{PLACES, Place};
 
-/// What a flow sends in the coming slots.
+/// Bytes that a flow sends in the coming slots.
 ///
 /// In a slot it sends at [`rate`](Schedule::rate) until [`bytes`](Schedule::bytes) are sent, then
 /// stops. The rate is all that is free; it is not lowered to stretch over the slot. Tables count the
@@ -20,7 +20,7 @@ pub struct Schedule {
     pub bytes: Ahead,
     /// By slot, how fast, as bytes in a whole slot; zero where nothing is sent.
     pub rate: Ahead,
-    /// What did not fit: to be planned again.
+    /// Bytes that did not fit: they must be planned again.
     pub remaining: u64,
 }
 
@@ -57,7 +57,7 @@ pub fn cost(schedule: &Schedule, feedback: &Feedback, price_per_mille: u32) -> O
     Some(u128::from(slots) * unit(feedback) + priced * u128::from(price_per_mille))
 }
 
-/// What it costs to finish one slot later.
+/// Price of finishing one slot later.
 fn unit(feedback: &Feedback) -> u128 {
     let narrowest = u128::from(feedback.narrowest.min(VOLUME_MAX));
     narrowest * narrowest * 1_000
@@ -70,9 +70,9 @@ fn unit(feedback: &Feedback) -> u128 {
 pub(crate) struct Planner {
     first: Slot,
     slots: usize,
-    /// As many slots as there can be: where there is none, there is nothing to send either.
+    /// Most slots that a schedule can have: without any, there is nothing to send either.
     order: [Place; HORIZON_MAX],
-    /// What can be sent in a slot.
+    /// Bytes that can be sent in a slot.
     free: [u64; PLACES],
     price: u128,
     unit: u128,
@@ -116,7 +116,7 @@ impl Planner {
         *rates = Ahead::in_place(self.first, self.slots, array::from_fn(rate));
     }
 
-    /// The first slot in which a volume can be sent to its end; behind all if there is none.
+    /// The first slot in which a volume can be sent to its end; behind all slots if it does not fit.
     fn first_finish(&self, volume: u64) -> usize {
         let (mut room, mut too_small) = (0, 0);
         for free in &self.free[..self.slots] {
@@ -126,7 +126,7 @@ impl Planner {
         too_small
     }
 
-    /// What a volume that fits costs at most, besides the time it takes. It is at most twelve times the largest volume,
+    /// Highest price of a volume that fits, besides the time it takes. It is at most twelve times the largest volume,
     /// so the product fits as well.
     fn priced_at_most(&self, volume: u64) -> u128 {
         let most_loaded = self.order[HORIZON_MAX - 1];
@@ -169,7 +169,7 @@ impl Planner {
         }
     }
 
-    /// What is free in the slots up to one of them, and nothing behind it.
+    /// Free bytes in the slots up to one of them, and nothing behind it.
     fn free_until(&self, finish: usize) -> [u64; PLACES] {
         /// Ones for every slot until the last, then zeros.
         const MASKS: [u64; 2 * PLACES] = {
@@ -186,7 +186,7 @@ impl Planner {
     }
 }
 
-/// What is free in the slots of a path, as far as it can be counted with.
+/// Free bytes in the slots of a path, as far as sums of them cannot overflow.
 fn limited(feedback: &Feedback) -> [u64; PLACES] {
     let slots = feedback.load.volumes().len();
     let mut free = [0; PLACES];

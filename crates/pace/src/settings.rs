@@ -1,4 +1,4 @@
-//! What all schedulers and tables of a cluster have to agree on.
+//! Settings that all schedulers and tables of a cluster must share.
 
 use thalweg_core::{Rate, Span, Time};
 use thiserror::Error;
@@ -9,15 +9,15 @@ use crate::divide::Fraction;
 /// The settings of the pacing plane. All hosts and tables of a cluster have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How long a slot lasts. The paper found 60 ms best: shorter ones pass sooner than news spread,
+    /// Length of a slot. The paper found 60 ms best: shorter ones pass before feedback has spread,
     /// in longer ones rates stay wrong for longer.
     pub slot: Span,
     /// K: how many slots are planned ahead, the current one included.
     pub horizon_slots: usize,
-    /// What a load costs, in thousandths: with 1,000 a full slot of one's own volume in a slot that
+    /// Price of a load, in thousandths: with 1,000 a full slot of one's own volume in a slot that
     /// the path's narrowest link already has full costs as much as to finish one slot later.
     pub price_per_mille: u32,
-    /// How much more than it has left a flow plans, in thousandths. Slots carry a little less than was
+    /// Excess of a flow's plan over the bytes it has left, in thousandths. Slots carry a little less than was
     /// planned, and a rest that found no place would wait behind all that others have planned; what is not
     /// needed is given back.
     pub spare_per_mille: u32,
@@ -28,18 +28,18 @@ pub struct Settings {
     /// True if a flow that used less than half of its plan for a slot, and did not rest, gives up half of what it
     /// has in the next one until its host decides again. As published it keeps all.
     pub reclaims_unused: bool,
-    /// Whether what a link has for scheduled flows is concluded from what they got. Where it is not, that is
-    /// its whole capacity: to share it with traffic that nobody schedules, which comes and goes within
+    /// True if the bandwidth for scheduled flows is estimated from what they got. Otherwise it is the link's whole
+    /// capacity: to share it with traffic that nobody schedules, which comes and goes within
     /// slots, is left to the flows' congestion control.
     pub estimates_links: bool,
-    /// A table forgets a flow that has not been planned again for so many slots. A sender plans in
+    /// Slots after which a table forgets a flow that has not been planned again. A sender plans in
     /// every slot; two messages in a row may get lost.
     pub stale_after_slots: u64,
     /// A host decides this long after a slot began, or later: the first packets' answers must be back.
     pub decide_after: Span,
     /// Decisions of hosts are spread over this much time.
     pub decide_spread: Span,
-    /// How many packets of a flow go at line rate when a slot begins, to fetch the feedback.
+    /// Packets of a flow that leave at line rate when a slot begins, to fetch the feedback.
     pub probe_packets: u32,
 }
 
@@ -84,7 +84,7 @@ impl Default for Settings {
     }
 }
 
-/// Which setting cannot be.
+/// The invalid setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SettingsError {
     /// Nothing could be planned, or more than fits a schedule.
@@ -104,7 +104,7 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Whether they can be used.
+    /// Checks that the settings can be used.
     pub fn check(&self) -> Result<(), SettingsError> {
         if !(1..=HORIZON_MAX).contains(&self.horizon_slots) {
             return Err(SettingsError::Horizon(self.horizon_slots));
@@ -116,7 +116,7 @@ impl Settings {
         if self.stale_after_slots == 0 { Err(SettingsError::NoMemory) } else { Ok(()) }
     }
 
-    /// How much more than it has left a flow plans.
+    /// Excess of a flow's plan over the bytes it has left.
     pub(crate) fn spare(&self) -> Fraction {
         Fraction::new(self.spare_per_mille.into(), 1_000)
     }
@@ -136,7 +136,7 @@ impl Settings {
         Time::ZERO + self.slot * slot.0
     }
 
-    /// What a link of that rate carries in a slot.
+    /// Bytes that a link of that rate carries in a slot.
     pub fn bytes_a_slot(&self, rate: Rate) -> u64 {
         rate.bytes_in(self.slot).as_u64()
     }

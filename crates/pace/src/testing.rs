@@ -2,8 +2,8 @@
 
 use thalweg_core::{Bytes, Span, Time};
 
-/// What was granted to a flow, slot by slot from time zero on, and when what left. Whoever has to obey grants is
-/// judged by it.
+/// Grants of a flow, slot by slot from time zero on, and moments at which bytes left: the record by which a transport
+/// that obeys grants is judged.
 #[derive(Clone, Debug)]
 pub struct Trail {
     slot: Span,
@@ -18,19 +18,19 @@ pub struct Trail {
 pub struct Stretch {
     /// When it began.
     pub start: Time,
-    /// How long it was.
+    /// Length of the stretch.
     pub length: Span,
-    /// What was granted for it.
+    /// Bytes that were granted for it.
     pub granted: Bytes,
-    /// What left in it.
+    /// Bytes that left in it.
     pub left: Bytes,
 }
 
-/// Rates are kept over so many slots, wherever they start.
+/// Slots over which rates are kept, from any start.
 const KEPT_OVER_SLOTS: u64 = 10;
 /// Starts that differ by less than this count as one.
 const STEP: Span = Span::from_ms(1);
-/// One part in so many may be too much or too little: 2%.
+/// Tolerance as one part of this number, too much or too little: 2%.
 const TOLERANCE_PART: u64 = 50;
 
 impl Trail {
@@ -39,18 +39,18 @@ impl Trail {
         Trail { slot, granted: Vec::new(), left: Vec::new() }
     }
 
-    /// So much is granted for the next slot, spread evenly over it.
+    /// Grants these bytes for the next slot, spread evenly over it.
     pub fn grant(&mut self, volume: Bytes) {
         self.granted.push(volume.as_u64());
     }
 
-    /// So much leaves at a moment, which is not before the last one.
+    /// These bytes leave at a moment, which is not before the last one.
     pub fn leave(&mut self, now: Time, bytes: Bytes) {
         self.left.push((now, self.total() + bytes.as_u64()));
     }
 
-    /// Whether rates were kept: over any ten slots, wherever they start, what left is within 2% of what was
-    /// granted, and in no slot more left than granted and so much beside. Else the first stretch that is off.
+    /// Checks that rates were kept: over any ten slots, from any start, bytes that left are within 2% of bytes granted,
+    /// and in no slot more bytes left than were granted plus `excess`. Else returns the first stretch that is off.
     pub fn check(&self, excess: Bytes) -> Result<(), Stretch> {
         let is_off = |it: &Stretch| {
             it.left.as_u64().abs_diff(it.granted.as_u64()) * TOLERANCE_PART > it.granted.as_u64()
@@ -63,7 +63,7 @@ impl Trail {
         }
     }
 
-    /// All stretches of so many slots' length, each one step later than the one before.
+    /// All stretches of that number of slots, each one step later than the one before.
     fn stretches(&self, slots: u64, step: Span) -> impl Iterator<Item = Stretch> {
         let length = self.slot * slots;
         let end = Time::ZERO + self.slot * self.granted.len() as u64;
@@ -80,13 +80,13 @@ impl Trail {
         self.left.last().map_or(0, |(_, total)| *total)
     }
 
-    /// What had left before a moment.
+    /// Bytes that had left before a moment.
     fn left_until(&self, moment: Time) -> u64 {
         let before = self.left.partition_point(|(at, _)| *at < moment);
         before.checked_sub(1).map_or(0, |last| self.left[last].1)
     }
 
-    /// What had been granted until a moment.
+    /// Bytes that had been granted until a moment.
     fn granted_until(&self, moment: Time) -> u64 {
         let slot_ps = self.slot.as_ps();
         let whole = ((moment.as_ps() / slot_ps) as usize).min(self.granted.len());
@@ -111,7 +111,7 @@ mod tests {
         trail
     }
 
-    /// Twenty slots, for each of which 1,000 bytes are granted; so many leave in every millisecond.
+    /// Twenty slots, for each of which 1,000 bytes are granted; this number of bytes leaves in every millisecond.
     fn steady(bytes_at: impl Fn(u64) -> u64) -> Trail {
         let left: Vec<_> = (0..200).map(|ms| (ms, bytes_at(ms))).collect();
         trail(&[1_000; 20], &left)

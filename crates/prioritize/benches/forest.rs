@@ -1,4 +1,4 @@
-//! What a forest costs on one core: a prediction, and training.
+//! Cost of a forest on one core: a prediction, and training.
 //!
 //! Predictions are of flows that the forest has not seen, in random order. The mean is over all of
 //! them without a look at the clock in between; the percentiles are over single calls and contain the

@@ -1,4 +1,4 @@
-//! How large a flow may become.
+//! Bounds of a flow's size.
 
 use thalweg_core::Bytes;
 use thiserror::Error;
@@ -16,16 +16,16 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Whether a size lies within.
+    /// True if a size lies within.
     pub fn contain(&self, bytes: Bytes) -> bool {
         (self.lower..=self.upper).contains(&bytes)
     }
 }
 
-/// How a model reads flows and its forest.
+/// Options by which a model reads flows and its forest.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// Whether the start of a flow is a feature. Default no: it tells something only within the trace
+    /// True if the start of a flow is a feature. Default false: it is informative only within the trace
     /// that was learned from (QCLIMB §4.1).
     pub uses_start: bool,
     /// The share of flows like this one that shall lie between the bounds. Default 1: all of them.
@@ -41,7 +41,7 @@ impl Default for Options {
 /// Why there is no model.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 pub enum ModelError {
-    /// A share that is none.
+    /// An invalid share.
     #[error("a share of {0} is none: take beta from 0 to 1")]
     Beta(f64),
     /// The forest cannot be trained.
@@ -49,7 +49,7 @@ pub enum ModelError {
     Training(#[from] SettingsError),
 }
 
-/// What was learned from flows: a forest, and whom they went to.
+/// A trained model: a forest, and the destinations of the flows that it was trained on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Model {
     pub(crate) forest: Forest,
@@ -78,7 +78,7 @@ impl Model {
         Ok(Model { forest: forest::train(&set, settings, watch)?, known, options })
     }
 
-    /// How large the flow may become. `None` when no flow to its destination and port was learned
+    /// Bounds of the flow's size. `None` when no flow to its destination and port was learned
     /// from: such flows are for [PIAS](crate::tagger::Pias).
     // spec
     pub fn bounds(&self, flow: &NewFlow, scratch: &mut Scratch) -> Option<Bounds> {
@@ -95,14 +95,14 @@ impl Model {
         Some(Bounds { lower, upper })
     }
 
-    /// How large the flow will become, as one number: the mean of flows like it. At least one byte.
+    /// Estimate of the flow's size, as one number: the mean of flows like it. At least one byte.
     pub fn estimate(&self, flow: &NewFlow) -> Option<Bytes> {
         let row = flow.row(self.options.uses_start);
         let mean = self.knows(&flow.tuple).then(|| self.forest.mean(&row))?;
         Some(Bytes::new((libm::rint(mean) as u64).max(1)))
     }
 
-    /// Whether any flow to that destination and port was learned from.
+    /// True if a flow to that destination and port was learned from.
     // spec: Q-05
     pub fn knows(&self, tuple: &FiveTuple) -> bool {
         self.known.binary_search(&destination(tuple)).is_ok()
@@ -118,7 +118,7 @@ impl Model {
         &self.forest
     }
 
-    /// How it reads flows and its trees.
+    /// Options by which it reads flows and its trees.
     pub fn options(&self) -> Options {
         self.options
     }

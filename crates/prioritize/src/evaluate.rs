@@ -1,4 +1,4 @@
-//! How well flows are bounded.
+//! Evaluation of bounds against real sizes.
 
 use thalweg_core::Bytes;
 
@@ -35,7 +35,7 @@ impl Class {
         }
     }
 
-    /// Its name.
+    /// Name of the class.
     pub fn name(self) -> &'static str {
         match self {
             Class::Small => "small",
@@ -45,12 +45,12 @@ impl Class {
     }
 }
 
-/// A flow, and what was said of it before.
+/// A flow, and the bounds that were predicted for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Judged {
-    /// How large it became.
+    /// Size of the flow.
     pub bytes: Bytes,
-    /// How large it was said to become; `None` for a flow that is unknown to the model.
+    /// Bounds that were predicted; `None` for a flow that is unknown to the model.
     pub bounds: Option<Bounds>,
 }
 
@@ -75,14 +75,14 @@ pub struct Summary {
     pub below: usize,
     /// Known flows that are larger than their upper bound.
     pub above: usize,
-    /// What known flows of each class came to, in the order of [`Class::ALL`].
+    /// Sums over known flows of each class, in the order of [`Class::ALL`].
     pub classes: [ClassSummary; 3],
 }
 
-/// What the known flows of one class came to.
+/// Sums over the known flows of one class.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct ClassSummary {
-    /// How many there are.
+    /// Number of flows.
     pub flows: usize,
     /// The sum of their lower bounds.
     pub lower_sum: f64,

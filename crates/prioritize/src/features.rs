@@ -1,4 +1,4 @@
-//! What is known of a flow when it starts.
+//! Features of a flow that are known when it starts.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use thalweg_core::{Bytes, Span, Time};
 
 use crate::forest::{ROW_LEN, Row};
 
-/// How many flows before a new one count.
+/// Number of flows before a new one that count.
 pub const LAST_FLOWS: usize = 5;
 
-/// Who talks to whom, and how.
+/// Ends and protocol of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct FiveTuple {
     /// The sender's address: IPv4, or a number of its own in a simulation.
@@ -28,11 +28,11 @@ pub struct FiveTuple {
 // spec: Q-01
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewFlow {
-    /// Its ends.
+    /// Ends of the flow.
     pub tuple: FiveTuple,
     /// When it starts. Of use only within the trace that was learned from.
     pub start: Time,
-    /// How long ago the flow before it ended, if there was one.
+    /// Time since the flow before it ended, if there was one.
     pub gap: Option<Span>,
     /// The sizes of the last flows that ended, the latest first; zero where there was none.
     pub last_bytes: [Bytes; LAST_FLOWS],
@@ -86,7 +86,7 @@ impl History {
         self.last_end
     }
 
-    /// Notes that a flow of so many bytes has ended.
+    /// Notes that a flow of `bytes` bytes has ended.
     pub fn finished(&mut self, bytes: Bytes, now: Time) {
         self.last_bytes.rotate_right(1);
         self.last_bytes[0] = bytes;
@@ -108,7 +108,7 @@ impl Monitor {
         history.describe(tuple, now)
     }
 
-    /// Notes that a flow of so many bytes has ended. Flows end in the order of the calls.
+    /// Notes that a flow of `bytes` bytes has ended. Flows end in the order of the calls.
     pub fn finished(&mut self, tuple: FiveTuple, bytes: Bytes, now: Time) {
         self.senders.entry(tuple.src).or_default().finished(bytes, now);
     }

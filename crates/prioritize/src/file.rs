@@ -29,15 +29,15 @@ pub enum FileError {
     /// It does not end where it should.
     #[error("the model is {found} bytes long, not {expected}: it was cut or mixed up")]
     Length {
-        /// What its numbers add up to.
+        /// Length that its counts add up to.
         expected: u64,
-        /// How long it is.
+        /// Length of the file.
         found: u64,
     },
-    /// Some bit is wrong.
+    /// The digest does not match.
     #[error("the model is damaged: copy it again, or train it again")]
     Digest,
-    /// Its settings make no sense.
+    /// The settings are invalid.
     #[error("the model has settings that are none: train it again")]
     Options,
     /// It is whole, but no forest.

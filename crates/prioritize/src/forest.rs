@@ -11,11 +11,11 @@ pub use build::{BuildError, TreeNode};
 pub use infer::Scratch;
 pub use train::{Settings, SettingsError, Stopped, TrainingSet, Watch, train};
 
-/// How many numbers describe a flow at most. A row is as long whatever the forest uses of it, so that
+/// Largest number of features of a flow. A row is as long whatever the forest uses of it, so that
 /// looking one up needs no check.
 pub const ROW_LEN: usize = 16;
 
-/// What describes a flow, in numbers.
+/// Features of a flow, as numbers.
 pub type Row = [f32; ROW_LEN];
 
 /// The most steps from a root to a leaf.
@@ -37,7 +37,7 @@ pub struct Forest {
     /// The first node of every tree.
     pub(crate) roots: Vec<u32>,
     pub(crate) nodes: Vec<Node>,
-    /// Where the samples of each node begin, and a last entry for the end. Empty but for leaves.
+    /// Start of the samples of each node, and a last entry for the end. Empty but for leaves.
     pub(crate) sample_from: Vec<u32>,
     /// Ranks of the sizes in each leaf, ascending.
     pub(crate) samples: Vec<u32>,
@@ -46,7 +46,7 @@ pub struct Forest {
     derived: Derived,
 }
 
-/// What follows from the rest.
+/// Values that follow from the rest.
 #[derive(Clone, PartialEq, Debug)]
 struct Derived {
     /// Steps to the deepest leaf.
@@ -90,22 +90,22 @@ impl Node {
 }
 
 impl Forest {
-    /// How many features of a row it reads.
+    /// Number of features of a row that it reads.
     pub fn features(&self) -> usize {
         self.features as usize
     }
 
-    /// How many trees it has.
+    /// Number of trees.
     pub fn trees(&self) -> usize {
         self.roots.len()
     }
 
-    /// How many nodes all trees have, leaves included.
+    /// Number of nodes of all trees, leaves included.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many sizes its leaves keep.
+    /// Number of sizes that its leaves keep.
     pub fn samples(&self) -> usize {
         self.samples.len()
     }

@@ -13,12 +13,12 @@ use thalweg_core::{Bytes, Rng, Time};
 
 use crate::features::{FiveTuple, LAST_FLOWS, NewFlow};
 
-/// How much the features tell.
+/// Accuracy of the features.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Hints {
-    /// How far a hint is from ln(size) at most. Default 1.2.
+    /// Largest distance of a hint from ln(size). Default 1.2.
     pub width: f64,
-    /// How likely a hint is another flow's. Default 0.01.
+    /// Probability that a hint is another flow's. Default 0.01.
     pub swapped: f64,
 }
 
@@ -29,10 +29,10 @@ impl Default for Hints {
     }
 }
 
-/// Where all generated flows go.
+/// Destination of all generated flows.
 const TUPLE: FiveTuple = FiveTuple { src: 1, dst: 2, src_port: 0, dst_port: 80, protocol: 6 };
 
-/// Where flows go that nobody learns from.
+/// Destination of flows that nobody learns from.
 const UNSEEN: FiveTuple = FiveTuple { dst_port: 81, ..TUPLE };
 
 /// Gives every size the features of a flow that hint at it.
@@ -64,7 +64,7 @@ impl Describer {
         Describer { hints, others, noise: rng.stream("noise"), swaps: rng.stream("swaps") }
     }
 
-    /// A flow of so many bytes starts. One that is not seen goes where none went before.
+    /// A flow of `size` bytes starts. One that is not seen goes where none went before.
     pub fn describe(&mut self, size: Bytes, is_seen: bool) -> NewFlow {
         let own = self.hints.at(size, &mut self.noise);
         let other = self.swaps.below(self.others.len() as u64) as usize;
@@ -75,7 +75,7 @@ impl Describer {
 }
 
 impl Hints {
-    /// What hints at a size.
+    /// A hint at a size.
     fn at(&self, size: Bytes, noise: &mut Rng) -> Bytes {
         let about = self.width * (2.0 * noise.uniform() - 1.0);
         let hint = libm::log(size.as_u64().max(1) as f64) + about;

@@ -1,9 +1,9 @@
 //! Learning goes on while traffic does.
 //!
-//! A [`Learner`] keeps the latest finished flows and says when there is enough new to learn from. Who
-//! owns it trains where it likes, on a thread of its own or at a moment of simulated time, and puts the
-//! [`Model`] into a [`Newest`]. Every [`Reader`] of it takes up the new one between two predictions: it
-//! never waits for a lock, never for training, and never frees a large forest.
+//! A [`Learner`] keeps the latest finished flows and says when there is enough new to learn from. The owner trains a
+//! [`Model`] where it likes, on a thread of its own or at a moment of simulated time, and puts it into a [`Newest`]. Every
+//! [`Reader`] of it takes up the new one between two predictions: it never waits for a lock, never for training, and
+//! never frees a large forest.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ impl Learner {
         self.flows.iter()
     }
 
-    /// What to train on, when it is time to: the latest flows, oldest first.
+    /// Flows to train on, when it is time to: the latest ones, oldest first.
     pub fn take_due(&mut self) -> Option<Vec<(NewFlow, Bytes)>> {
         if self.new < self.due_after {
             return None;
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_publishes_frees_old_models() {
+    fn a_publisher_frees_old_models() {
         let newest = Newest::new();
         newest.publish(numbered(1));
         let mut reader = newest.reader();

@@ -35,8 +35,7 @@ pub enum OptimiseError {
     Priorities(usize),
 }
 
-/// The thresholds between so many priorities with which flows of these sizes end soonest on average.
-/// There may be fewer priorities where the sizes do not tell more apart.
+/// The thresholds between `priorities` priorities with which flows of these sizes end soonest on average.
 pub fn optimise(
     sizes: &[Bytes],
     load: f64,
@@ -123,7 +122,7 @@ impl Link {
         places[edge] = best.1;
     }
 
-    /// How long flows are there on average, in bytes that the link serves meanwhile.
+    /// Average time of a flow, in bytes that the link serves meanwhile.
     fn mean_time(&self, edges: &[u64]) -> f64 {
         let all = self.sizes.len();
         let mut sum = 0.0;

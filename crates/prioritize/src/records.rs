@@ -11,13 +11,13 @@ use crate::features::{FiveTuple, LAST_FLOWS, Monitor, NewFlow};
 /// A flow that was observed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Its ends.
+    /// Ends of the flow.
     pub tuple: FiveTuple,
     /// When it started.
     pub start: Time,
     /// When it ended; its start where nobody knows.
     pub end: Time,
-    /// How large it was.
+    /// Size of the flow.
     pub bytes: Bytes,
     /// Features that an agent noted when it started. Otherwise they follow from the other flows of the table.
     pub noted: Option<Noted>,
@@ -37,7 +37,7 @@ pub struct Noted {
 pub struct Records {
     /// In the order of their starts.
     pub flows: Vec<Record>,
-    /// How many more there are that never ended: how large they were to become is not known.
+    /// Number of further flows that never ended: their sizes are not known.
     pub unfinished: usize,
 }
 

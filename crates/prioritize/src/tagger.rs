@@ -1,4 +1,4 @@
-//! Which priority each packet of a flow gets.
+//! Priorities of the packets of a flow.
 //!
 //! All of these are [`Tagger`]s of one flow. [`of_flow`] picks between QCLIMB and
 //! PIAS, by whether the flow's size is bounded.

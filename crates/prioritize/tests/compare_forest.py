@@ -135,10 +135,10 @@ def check_same_trees(program, rng):
         queries.tofile(folder / "queries.f32")
         for beta in [1.0, 0.9, 0.5]:
             shares = [(1 - beta) / 2, (1 + beta) / 2]
-            ours, _ = ask(program, folder, "given", *shares)
+            thalweg, _ = ask(program, folder, "given", *shares)
             if beta == 1.0:
                 theirs = forest.predict(queries, quantiles=shares, weighted_quantile=False)
-                equal = int((ours == theirs.astype(np.uint64)).all(axis=1).sum())
+                equal = int((thalweg == theirs.astype(np.uint64)).all(axis=1).sum())
                 print(f"same trees, beta 1: {equal} of {len(queries)} flows have equal endpoints")
                 holds &= equal == len(queries)
                 continue
@@ -146,7 +146,7 @@ def check_same_trees(program, rng):
                 forest.predict(queries, quantiles=shares, weighted_leaves=True, interpolation=how)
                 for how in ("lower", "higher")
             )
-            within, near, beyond = count(ours, low, high, shares, samples, leaves)
+            within, near, beyond = count(thalweg, low, high, shares, samples, leaves)
             print(
                 f"same trees, beta {beta}: of {2 * len(queries)} endpoints {within} within the "
                 f"package's interpolation, {near} off by its offset of one sample, {beyond} beyond"
@@ -155,7 +155,7 @@ def check_same_trees(program, rng):
     return holds
 
 
-def count(ours, low, high, shares, samples, leaves):
+def count(thalweg, low, high, shares, samples, leaves):
     """How many endpoints lie between the package's neighbours.
 
     The package looks for the quantile q at (W - 1) q + 1 of W samples' weight, we at W q, which is the
@@ -164,10 +164,10 @@ def count(ours, low, high, shares, samples, leaves):
     the definition says, worked out here once more.
     """
     within = near = beyond = 0
-    for flow in range(len(ours)):
+    for flow in range(len(thalweg)):
         sizes, cumulated = distribution(samples, leaves[flow])
         for end, share in enumerate(shares):
-            value = ours[flow, end]
+            value = thalweg[flow, end]
             defined = sizes[min(np.searchsorted(cumulated, share - 1e-12), len(sizes) - 1)]
             if value != defined:
                 beyond += 1
@@ -191,14 +191,14 @@ def check_coverage(program, rng):
     theirs = forest.predict(queries, quantiles=[0, 1], weighted_quantile=False)
     with tempfile.TemporaryDirectory() as name:
         folder = write_flows(Path(name), rows, sizes, queries)
-        ours, _ = ask(program, folder, "own", 10, 10, os.cpu_count())
+        thalweg, _ = ask(program, folder, "own", 10, 10, os.cpu_count())
     share = lambda ends: ((ends[:, 0] <= actual) & (actual <= ends[:, 1])).mean()
     width = lambda ends: np.exp(np.log(np.maximum(ends, 1).astype(float)).mean(axis=0))
     print(
-        f"own trees: ours cover {share(ours):.3%} of the flows, the package's {share(theirs):.3%}; "
-        f"typical ends {width(ours).round()}, {width(theirs).round()}"
+        f"own trees: thalweg covers {share(thalweg):.3%} of the flows, the package's {share(theirs):.3%}; "
+        f"typical ends {width(thalweg).round()}, {width(theirs).round()}"
     )
-    return share(ours) >= share(theirs) - 0.001
+    return share(thalweg) >= share(theirs) - 0.001
 
 
 def check_training(program, rng):
@@ -206,16 +206,16 @@ def check_training(program, rng):
     cores = os.cpu_count()
     with tempfile.TemporaryDirectory() as name:
         folder = write_flows(Path(name), rows, sizes, rows[:1])
-        _, ours = ask(program, folder, "own", 100, 10, cores)
+        _, thalweg = ask(program, folder, "own", 100, 10, cores)
     forest = RandomForestRegressor(n_estimators=100, max_depth=10, random_state=1, n_jobs=cores)
     # Columns that are only there to fill a row up are not its business.
     used = np.asfortranarray(rows[:, :FEATURES])
     start = time.perf_counter()
     forest.fit(used, sizes.astype(np.float64))
     theirs = time.perf_counter() - start
-    ratio = theirs / float(ours)
+    ratio = theirs / float(thalweg)
     print(
-        f"training 60,000 flows, 100 trees, {cores} cores: ours {float(ours):.2f} s, "
+        f"training 60,000 flows, 100 trees, {cores} cores: thalweg {float(thalweg):.2f} s, "
         f"scikit-learn {theirs:.2f} s, {ratio:.1f} times as fast"
     )
     return ratio >= 3

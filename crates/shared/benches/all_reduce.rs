@@ -1,4 +1,4 @@
-//! How long processes of one host take to sum a tensor, against a copy of as many bytes.
+//! Time that processes of one host take to sum a tensor, against a copy of as many bytes.
 //!
 //! The processes are this program, started again. Every one has its own tensor; member 0 takes the
 //! time from a barrier to its result. The copy is one process's alone, from one touched buffer to
@@ -17,7 +17,7 @@ const SIZES_MB: [usize; 3] = [1, 16, 64];
 const TEAMS: [u32; 2] = [2, 4];
 const MEMBER: &str = "member";
 
-/// What some runs took.
+/// Measurements of some runs.
 #[derive(Clone, Copy)]
 struct Measured {
     median: Duration,

@@ -1,7 +1,7 @@
-//! How a team comes together.
+//! Formation of a team.
 //!
-//! The file appears under its name complete, since it is made without a name first. Whoever comes
-//! maps it and takes its seat. Its state is one word, which leaves [`FORMING`] once: to [`STANDS`]
+//! The file appears under its name complete, since it is made without a name first. A member that comes maps it and
+//! joins. Its state is one word, which leaves [`FORMING`] once: to [`STANDS`]
 //! when the last member has come, to [`FAILED`] when somebody's patience is over, or to [`REPLACED`]
 //! when somebody finds that it is what a process that has ended left behind.
 
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use crate::board::{Board, SEATED, layout_of};
+use crate::board::{Board, JOINED, layout_of};
 use crate::clock::Stopwatch;
 use crate::error::TeamError;
 use crate::file;
@@ -28,7 +28,7 @@ const STANDS: u32 = 1;
 const FAILED: u32 = 2;
 const REPLACED: u32 = 3;
 
-/// How often those who wait look whether the others still live.
+/// Interval at which waiting members check that the others still live.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Limits of the time that a member waits for the others.
@@ -50,7 +50,7 @@ pub(crate) fn assemble(
     let waited = Stopwatch::start();
     loop {
         let Some((file, board)) = open_or_create(directory, path, layout, own)? else { continue };
-        board.sit(me, own).map_err(|pid| TeamError::Taken { member: me, pid })?;
+        board.join(me, own).map_err(|pid| TeamError::Taken { member: me, pid })?;
         board.bell().ring();
         let Wait { patience, ref stop } = *wait;
         let meeting = Meeting { file, path, board, me, own, patience, stop: stop.as_deref() };
@@ -130,7 +130,7 @@ fn give_way(file: &File, path: &Path, board: &Board, own: &Process) -> Result<bo
     if !is_over && !anybody_ended(board, own) {
         return Ok(false);
     }
-    // Without a name first: whoever then looks for it does not find it again.
+    // Without a name first: a member that then looks for it does not find it again.
     file::remove(file, path)?;
     let _ = board.state().compare_exchange(FORMING, REPLACED, SeqCst, SeqCst);
     board.bell().ring();
@@ -141,7 +141,7 @@ fn anybody_ended(board: &Board, own: &Process) -> bool {
     (0..board.layout.members).any(|member| board.has_ended(member, own))
 }
 
-/// A member that has its seat.
+/// A member that has joined, and waits for the others.
 struct Meeting<'a> {
     file: File,
     path: &'a Path,
@@ -153,7 +153,7 @@ struct Meeting<'a> {
 }
 
 impl Meeting<'_> {
-    /// Whether the team stands. If not, another file has replaced this one.
+    /// Returns true if the team stands. If not, another file has replaced this one.
     fn wait(&self, waited: Stopwatch) -> Result<bool, TeamError> {
         let mut next_look = LOOK_EVERY;
         loop {
@@ -187,7 +187,7 @@ impl Meeting<'_> {
 
     fn missing(&self) -> Vec<u32> {
         let members = 0..self.board.layout.members;
-        members.filter(|member| self.board.seat(*member).load(SeqCst) < SEATED).collect()
+        members.filter(|member| self.board.membership(*member).load(SeqCst) < JOINED).collect()
     }
 
     fn look(&self) -> Result<(), TeamError> {

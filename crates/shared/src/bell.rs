@@ -1,4 +1,4 @@
-//! How members sleep until something happens.
+//! Sleep of members until something happens.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
@@ -23,7 +23,7 @@ pub(crate) struct Ticket<'a> {
 }
 
 impl Bell<'_> {
-    /// Wakes whoever sleeps. Costs next to nothing when nobody does.
+    /// Wakes all sleepers. Costs next to nothing when nobody does.
     pub(crate) fn ring(&self) {
         if self.sleepers.load(SeqCst) != 0 {
             self.rings.fetch_add(1, SeqCst);

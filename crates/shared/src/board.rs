@@ -13,14 +13,14 @@ const MAGIC: u64 = u64::from_le_bytes(*b"thalwegT");
 /// To be raised whenever the layout or the meaning of a word changes.
 const VERSION: u32 = 3;
 
-/// The seat of a member who has not come.
+/// A member that has not come.
 pub(crate) const EMPTY: u32 = 0;
 /// It has come, and has the memory mapped.
-pub(crate) const SEATED: u32 = 1;
+pub(crate) const JOINED: u32 = 1;
 /// It has left the team.
 pub(crate) const LEFT: u32 = 2;
 
-/// How far a member is, in chunks since the team was formed.
+/// Progress of a member, in chunks since the team was formed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     /// Chunks that it has put into its slots.
@@ -50,7 +50,7 @@ impl Board {
         Bell { rings: self.memory.word(layout::BELL), sleepers: self.memory.word(layout::SLEEPERS) }
     }
 
-    /// Whether the team is forming, stands or has failed to form.
+    /// State of the team: it is forming, stands or has failed to form.
     pub(crate) fn state(&self) -> &AtomicU32 {
         self.memory.word(layout::STATE)
     }
@@ -63,30 +63,30 @@ impl Board {
         self.memory.long(self.layout.record(member) + at)
     }
 
-    /// [`EMPTY`], [`SEATED`] or [`LEFT`].
-    pub(crate) fn seat(&self, member: u32) -> &AtomicU32 {
-        self.memory.word(self.layout.record(member) + layout::SEAT)
+    /// [`EMPTY`], [`JOINED`] or [`LEFT`].
+    pub(crate) fn membership(&self, member: u32) -> &AtomicU32 {
+        self.memory.word(self.layout.record(member) + layout::MEMBERSHIP)
     }
 
-    /// Whether this member is a reason for the team's failure.
+    /// True if this member is a reason for the team's failure.
     pub(crate) fn is_blamed(&self, member: u32) -> &AtomicU32 {
         self.memory.word(self.layout.record(member) + layout::IS_BLAMED)
     }
 
-    /// Takes a seat for a process, or says whose it is.
-    pub(crate) fn sit(&self, member: u32, process: &Process) -> Result<(), u32> {
+    /// Joins a process as a member, or returns the process that is this member already.
+    pub(crate) fn join(&self, member: u32, process: &Process) -> Result<(), u32> {
         let record = self.layout.record(member);
         let pid = self.memory.word(record + layout::PID);
         pid.compare_exchange(0, process.pid, SeqCst, SeqCst)?;
         self.memory.long(record + layout::STARTED).store(process.started, SeqCst);
         self.memory.long(record + layout::NAMESPACE).store(process.namespace, SeqCst);
-        self.seat(member).store(SEATED, SeqCst);
+        self.membership(member).store(JOINED, SeqCst);
         Ok(())
     }
 
-    /// Whether a member's process has certainly ended, as process `own` sees it.
+    /// True if a member's process has certainly ended, as process `own` sees it.
     pub(crate) fn has_ended(&self, member: u32, own: &Process) -> bool {
-        if self.seat(member).load(SeqCst) == EMPTY {
+        if self.membership(member).load(SeqCst) == EMPTY {
             return false;
         }
         let record = self.layout.record(member);
@@ -98,7 +98,7 @@ impl Board {
         process.has_ended(own)
     }
 
-    /// Writes down what a member calls. Two operations have places in turns: whoever is in the next
+    /// Writes down what a member calls. Two operations have places in turns: a member in the next
     /// one may still have to be compared with in this one.
     pub(crate) fn announce(&self, member: u32, operation: u64, step: &Step) {
         let at = self.call_at(member, operation);
@@ -118,7 +118,7 @@ impl Board {
         Step::decode(std::array::from_fn(|word| self.memory.long(at + 8 * word).load(Relaxed)))
     }
 
-    /// What a member has called as this operation, once it has put in the first chunk.
+    /// Call of a member as this operation, once it has put in the first chunk.
     pub(crate) fn announced(&self, member: u32, operation: u64) -> Step {
         let at = self.call_at(member, operation);
         let step = self.read_step(at + 8);
@@ -176,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_has_one_owner() {
+    fn a_member_is_one_process() {
         let board = test_board(2, 64);
         let own = Process::own();
-        assert_eq!(board.sit(1, &own), Ok(()));
-        assert_eq!(board.sit(1, &Process { pid: 5, ..own }), Err(own.pid));
-        assert_eq!(board.seat(1).load(SeqCst), SEATED);
-        assert_eq!(board.seat(0).load(SeqCst), EMPTY);
+        assert_eq!(board.join(1, &own), Ok(()));
+        assert_eq!(board.join(1, &Process { pid: 5, ..own }), Err(own.pid));
+        assert_eq!(board.membership(1).load(SeqCst), JOINED);
+        assert_eq!(board.membership(0).load(SeqCst), EMPTY);
         assert!(!board.has_ended(1, &own));
     }
 

@@ -1,4 +1,4 @@
-//! Where time enters: waiting for others takes real time.
+//! The only clock: waiting for others takes real time.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// One that runs from now on.
+    /// A stopwatch that runs from now on.
     pub(crate) fn start() -> Stopwatch {
         Stopwatch { started: instant() }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong in a team.
+//! Errors of a team.
 
 use std::io;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub enum TeamError {
         me: u32,
         /// The members as given.
         members: u32,
-        /// How many there can be.
+        /// Largest number of members.
         most: u32,
     },
     /// The system has no shared memory.
@@ -52,19 +52,19 @@ pub enum TeamError {
         free = mebibytes(*free_bytes)
     )]
     TooSmall {
-        /// Where the memory is from.
+        /// Directory of the memory.
         directory: PathBuf,
-        /// What the team needs.
+        /// Bytes that the team needs.
         needed_bytes: u64,
-        /// What is free.
+        /// Bytes that are free.
         free_bytes: u64,
     },
     /// The system refused something.
     #[error("cannot {doing} {}: {}", path.display(), io::Error::from_raw_os_error(*code))]
     System {
-        /// What was tried.
+        /// Action that was refused.
         doing: &'static str,
-        /// With which file.
+        /// File of the action.
         path: PathBuf,
         /// The system's error number.
         code: i32,
@@ -76,7 +76,7 @@ pub enum TeamError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file.
         why: String,
     },
     /// Another process or thread is this member already.
@@ -84,21 +84,21 @@ pub enum TeamError {
     Taken {
         /// The member.
         member: u32,
-        /// Who has it.
+        /// Process that is the member.
         pid: u32,
     },
     /// Not everybody came.
     #[error("{} did not join within {after:?}: look there for what went wrong", list(missing))]
     Absent {
-        /// Who did not come.
+        /// Members that did not come.
         missing: Vec<u32>,
-        /// How long they were waited for.
+        /// Time that they were waited for.
         after: Duration,
     },
     /// A member ended before everybody had come.
     #[error("{} ended before all had joined: look there for what went wrong", list(members))]
     Died {
-        /// Who ended.
+        /// Members that ended.
         members: Vec<u32>,
     },
     /// Members did not come to an operation in time.
@@ -110,11 +110,11 @@ pub enum TeamError {
     Stalled {
         /// The operation.
         operation: u64,
-        /// What it is.
+        /// Call of the operation.
         call: Call,
-        /// Who did not come.
+        /// Members that did not come.
         missing: Vec<u32>,
-        /// How long they were waited for.
+        /// Time that they were waited for.
         after: Duration,
     },
     /// Members ended, or left the team, while others needed them.
@@ -126,9 +126,9 @@ pub enum TeamError {
     Gone {
         /// The operation.
         operation: u64,
-        /// What it is.
+        /// Call of the operation.
         call: Call,
-        /// Who is gone.
+        /// Members that are gone.
         members: Vec<u32>,
     },
     /// Two members called different things.
@@ -141,11 +141,11 @@ pub enum TeamError {
         operation: u64,
         /// A member.
         one: u32,
-        /// What it called.
+        /// Call of the first member.
         one_call: Box<Step>,
         /// Another member.
         other: u32,
-        /// What that one called.
+        /// Call of the other member.
         other_call: Box<Step>,
     },
     /// A member's call cannot be done, whatever the others call.
@@ -153,11 +153,11 @@ pub enum TeamError {
     Misused {
         /// The operation.
         operation: u64,
-        /// Who called.
+        /// Member that made the call.
         member: u32,
-        /// What it called.
+        /// Call of the member.
         call: Call,
-        /// What is wrong with it.
+        /// Fault of the call.
         why: Misuse,
     },
     /// A member was stopped while it waited for others.
@@ -171,7 +171,7 @@ pub enum TeamError {
     /// The memory of the team holds what no member writes.
     #[error("the team's memory was overwritten: another process has changed {what}")]
     Overwritten {
-        /// What was changed.
+        /// Name of what was changed.
         what: &'static str,
     },
 }
@@ -202,7 +202,7 @@ impl TeamError {
     }
 }
 
-/// What is wrong with a call by itself.
+/// Fault of a call by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Misuse {
     /// The data ends inside a value.

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use crate::error::TeamError;
 use crate::sys;
 
-/// Where shared memory is.
+/// Directory of shared memory.
 pub(crate) const DIRECTORY: &str = "/dev/shm";
 
 const PREFIX: &str = "thalweg-";
 const NAME_CHARS_MAX: usize = 200;
 
-/// Whether a team can have this name.
+/// True if a team can have this name.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-/// Where a team of this name meets.
+/// File in which a team of this name meets.
 pub(crate) fn path(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{PREFIX}{name}"))
 }

@@ -1,8 +1,8 @@
-//! How members wait for each other.
+//! Waits of members for each other.
 //!
 //! Every member counts the chunks it has put in and those it has merged, in words that only it writes
-//! and that only grow. A member waits until all of them have reached a number. Whoever is the last to
-//! reach it wakes those who sleep, so that a step costs one wake-up and not one a member.
+//! and that only grow. A member waits until all of them have reached a number. The last member to reach it wakes those
+//! that sleep, so that a step costs one wake-up and not one a member.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,7 +21,7 @@ use crate::process::Process;
 /// machine the scheduler lets that run first, whereas it runs who is woken soon.
 const SPINS: u32 = 200;
 
-/// How often those who sleep look whether the others still live.
+/// Interval at which sleeping members check that the others still live.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Interval at which a member that sleeps checks its stop flag, if it has one.
@@ -34,7 +34,7 @@ pub(crate) struct Gate {
     pub(crate) me: u32,
     own: Process,
     patience: Duration,
-    /// What everybody was seen to have reached.
+    /// Progress that all members were seen to have reached.
     seen_put: u64,
     seen_merged: u64,
     /// The operation that the member is in, for errors.
@@ -65,7 +65,7 @@ impl Gate {
         self.board.announce(self.me, operation, &call);
     }
 
-    /// Whether everybody has begun the same operation. Only after everybody has put something in.
+    /// Checks that everybody has begun the same operation. Only after everybody has put something in.
     pub(crate) fn compare_calls(&self) -> Result<(), TeamError> {
         let operation = self.operation;
         for other in 0..self.board.layout.members {
@@ -172,7 +172,7 @@ impl Gate {
     fn find_gone(&self, of: Progress, count: u64, looked: bool) -> Result<(), TeamError> {
         // First whether it is gone, then whether it came before.
         let is_gone = |member: u32| {
-            self.board.seat(member).load(SeqCst) == LEFT
+            self.board.membership(member).load(SeqCst) == LEFT
                 || (looked && self.board.has_ended(member, &self.own))
         };
         let members: Vec<u32> = self
@@ -248,7 +248,7 @@ mod tests {
         gate.begin(0, Call::bare(OperationKind::Barrier).into());
         gate.arrive(Progress::Put, 2);
         gate.board.progress(1, Progress::Put).store(1, SeqCst);
-        gate.board.seat(1).store(LEFT, SeqCst);
+        gate.board.membership(1).store(LEFT, SeqCst);
         assert_eq!(gate.wait(Progress::Put, 1), Ok(()));
         let gone = TeamError::Gone {
             operation: 0,

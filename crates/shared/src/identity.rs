@@ -1,4 +1,4 @@
-//! Which processes can share memory.
+//! Identity of a host: processes with the same one can share memory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! Where things are in the shared memory.
+//! Layout of the shared memory.
 //!
 //! A page of words for all, a record a member, and for every member a ring of [`SLOTS`] slots. A slot
 //! has room for a chunk as its owner puts it in, and for the owner's slice of the combined chunk.
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::call::STEP_WORDS;
 
-/// Chunks that can be on their way at a time: one is put in, one combined and one taken out.
+/// Chunks that can be in flight at a time: one is put in, one combined and one taken out.
 pub(crate) const SLOTS: usize = 3;
 
 /// A cache line. Slices of a chunk begin at one, so that no two members write to the same line, and
@@ -24,14 +24,14 @@ pub(crate) const SLEEPERS: usize = 192;
 /// Why the team has failed.
 pub(crate) const VERDICT: usize = 256;
 
-/// What is before the members' records.
+/// Bytes before the members' records.
 pub(crate) const HEADER_BYTES: usize = PAGE_BYTES;
 
 /// Each progress is alone in its pair of lines, since processors fetch them in pairs.
 pub(crate) const RECORD_BYTES: usize = 384;
 pub(crate) const PUT: usize = 0;
 pub(crate) const MERGED: usize = 8;
-pub(crate) const SEAT: usize = 128;
+pub(crate) const MEMBERSHIP: usize = 128;
 pub(crate) const PID: usize = 132;
 pub(crate) const STARTED: usize = 136;
 pub(crate) const NAMESPACE: usize = 144;
@@ -52,7 +52,7 @@ pub(crate) struct Layout {
     pub(crate) chunk_bytes: usize,
     slot_bytes: usize,
     data_at: usize,
-    /// All of it.
+    /// Bytes of the whole memory.
     pub(crate) bytes: usize,
 }
 
@@ -77,17 +77,17 @@ impl Layout {
         })
     }
 
-    /// Where a member's record is.
+    /// Start of a member's record.
     pub(crate) fn record(&self, member: u32) -> usize {
         HEADER_BYTES + member as usize * RECORD_BYTES
     }
 
-    /// Where a member puts its chunk.
+    /// Start of a member's chunk.
     pub(crate) fn input(&self, member: u32, slot: usize) -> usize {
         self.data_at + (member as usize * SLOTS + slot) * self.slot_bytes
     }
 
-    /// Where a member puts its slice of the combined chunk.
+    /// Start of a member's slice of the combined chunk.
     pub(crate) fn result(&self, member: u32, slot: usize) -> usize {
         self.input(member, slot) + self.chunk_bytes
     }

@@ -9,7 +9,7 @@
 //! What another member writes is never trusted with more than the values of a tensor: lengths and
 //! positions come from the caller's own arguments, and calls that do not fit together are refused.
 //!
-//! Linux only. Processes of one user only: the file can be opened by nobody else, and whoever may
+//! Linux only. Processes of one user only: the file can be opened by nobody else, and those who may
 //! open it may also cut it short, which ends the members as any signal of that user would.
 //!
 //! A part of the crate `thalweg`, without a promise of stability: depend on that one.

@@ -17,7 +17,7 @@
 //!   places are computed from private values.
 //! - *Alive.* The mapping belongs to the [`Memory`], which unmaps it when it is dropped; references
 //!   into it are bound to the borrow of the [`Memory`].
-//! - *Backed.* Whoever makes the file reserves its pages before anybody can open it, and whoever maps
+//! - *Backed.* The maker of the file reserves its pages before anybody can open it, and every member that maps
 //!   it checks its length first. If a process of the same user cuts the file short later, an access
 //!   raises a signal that ends this process.
 //!
@@ -164,7 +164,7 @@ const AT_ONCE_BYTES: usize = 256;
 ///
 /// # Safety
 ///
-/// Both ranges are valid for so many bytes and do not overlap, and one of them may be written to by
+/// Both ranges are valid for `bytes` bytes and do not overlap, and one of them may be written to by
 /// other processes at the same time.
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_at_once(from: *const u8, to: *mut u8, bytes: usize) -> bool {

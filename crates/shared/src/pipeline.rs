@@ -1,6 +1,6 @@
 //! Moves data through the slots, chunk by chunk.
 //!
-//! Three chunks are on their way at a time. While the others still put in chunk `k`, a member already
+//! Three chunks are in flight at a time. While the others still put in chunk `k`, a member already
 //! puts in `k + 1`; while they merge `k`, it takes `k - 1`. So a member that is a little ahead finds
 //! something to do before it has to wait. The counts below are chunks since the team was formed:
 //!
@@ -18,9 +18,9 @@ use crate::error::TeamError;
 use crate::gate::Gate;
 use crate::layout::SLOTS;
 
-/// What one operation does with each chunk.
+/// Steps of one operation for each chunk.
 pub(crate) trait Steps {
-    /// How much a member moves.
+    /// Bytes that a member moves.
     fn bytes(&self) -> usize;
 
     /// Copies what others need of this member's chunk into its slot.
@@ -29,7 +29,7 @@ pub(crate) trait Steps {
     /// Makes use of what everybody has put in, for the last time.
     fn merge(&mut self, at: &Place<'_>);
 
-    /// Whether this member takes anything of what others have merged.
+    /// True if this member takes anything that others have merged.
     fn takes(&self) -> bool {
         false
     }
@@ -38,12 +38,12 @@ pub(crate) trait Steps {
     fn take(&mut self, _at: &Place<'_>) {}
 }
 
-/// Where one chunk is.
+/// Place of one chunk.
 pub(crate) struct Place<'a> {
     pub(crate) board: &'a Board,
     pub(crate) me: u32,
     pub(crate) slot: usize,
-    /// Its bytes in the member's data.
+    /// Range of the chunk in the member's data.
     pub(crate) range: Range<usize>,
 }
 

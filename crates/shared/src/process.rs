@@ -1,11 +1,11 @@
-//! Whether another process still lives.
+//! Detection of processes that have ended.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A process, told apart from a later one with the same number by when it was started.
+/// A process, identified by its number and its start, since later ones may have the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -30,8 +30,8 @@ impl Process {
         }
     }
 
-    /// Whether it has certainly ended, as `own` sees it. Of a process in another namespace of
-    /// process numbers nothing can be said.
+    /// True if it has certainly ended, as `own` sees it. False for a process in another namespace of process numbers,
+    /// where nothing is known.
     pub(crate) fn has_ended(&self, own: &Process) -> bool {
         if self.namespace == 0 || self.namespace != own.namespace {
             return false;

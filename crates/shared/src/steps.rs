@@ -1,4 +1,4 @@
-//! What the operations do with each chunk.
+//! Steps of the operations for each chunk.
 
 use std::ops::Range;
 
@@ -27,11 +27,11 @@ pub(crate) struct Arithmetic {
 pub(crate) struct Reduce<'a> {
     data: &'a mut [u8],
     arithmetic: Arithmetic,
-    /// Whether this member gets the combination.
+    /// True if this member gets the combination.
     is_for_me: bool,
-    /// Whether others get it too.
+    /// True if others get it as well.
     is_for_others: bool,
-    /// Whether whoever gets the combination makes all of it, not only its slice.
+    /// True if a member that gets the combination makes all of it, not only its slice.
     is_whole: bool,
     /// Private copies of what is combined, so that it cannot change meanwhile.
     scratch: &'a mut Vec<u8>,
@@ -56,7 +56,7 @@ impl<'a> Reduce<'a> {
         }
     }
 
-    /// What this member combines of a chunk.
+    /// Part of a chunk that this member combines.
     fn own_slice(&self, at: &Place<'_>) -> Range<usize> {
         let bytes = at.range.len();
         match (self.is_whole, self.is_for_me) {

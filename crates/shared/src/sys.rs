@@ -76,7 +76,7 @@ pub(crate) fn link(file: &File, path: &Path) -> io::Result<()> {
     check(unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) })
 }
 
-/// Whose files this process makes.
+/// User that owns the files of this process.
 pub(crate) fn user() -> u32 {
     // SAFETY: the call takes no arguments and cannot fail.
     unsafe { libc::geteuid() }

@@ -20,35 +20,35 @@ use crate::pipeline::{self, Steps};
 use crate::process::Process;
 use crate::steps::{Arithmetic, Barrier, Broadcast, Gather, Reduce};
 
-/// How much of a tensor moves at a time unless told otherwise.
+/// Default number of bytes of a tensor that move at a time.
 ///
 /// Between 128 KiB and 2 MiB the time of an all-reduce differed by less than the noise, with two and
 /// with four processes on two cores. In this range the slots of a few members fit into the
 /// second-level cache, and there are few enough chunks for waiting not to count.
 pub const DEFAULT_CHUNK_BYTES: usize = 512 << 10;
 
-/// How long to wait for others unless told otherwise: longer than members of one host differ in
+/// Default time to wait for others: longer than members of one host differ in
 /// their work, shorter than people wait before they look.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The most members that a team can have.
 pub const MAX_MEMBERS: u32 = 1_024;
 
-/// Which team to join, and as whom.
+/// Options of a member that joins a team.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What all members of this team, and no others on this host, are told: ASCII letters, digits,
+    /// Name of the team, the same at all of its members and at no others on this host: ASCII letters, digits,
     /// dots, hyphens and underscores.
     pub name: String,
-    /// How many members there are, at most [`MAX_MEMBERS`].
+    /// Number of members, at most [`MAX_MEMBERS`].
     pub members: u32,
-    /// Which one this is, counted from 0. Values are combined in this order.
+    /// Number of this member, counted from 0. Values are combined in this order.
     pub me: u32,
     /// Time to wait for others in every step of an operation.
     pub patience: Duration,
     /// Time to wait for others when joining. Default: `patience`.
     pub join_patience: Option<Duration>,
-    /// How much of a tensor moves at a time, the same at every member. The team needs three to six
+    /// Bytes of a tensor that move at a time, the same at every member. The team needs three to six
     /// times as much shared memory a member.
     pub chunk_bytes: usize,
     /// Has the team fail with [`TeamError::Stopped`] if this member waits for others while the flag is set.
@@ -80,7 +80,7 @@ impl Config {
 #[derive(Debug)]
 pub struct Team {
     gate: Gate,
-    /// Who joined. A child process that inherits this is not the member.
+    /// Process that joined. A child process that inherits this is not the member.
     pid: u32,
     /// Operations begun, and chunks moved by them.
     operations: u64,
@@ -129,12 +129,12 @@ impl Team {
         })
     }
 
-    /// How many members there are.
+    /// Number of members.
     pub fn members(&self) -> u32 {
         self.gate.board.layout.members
     }
 
-    /// Which one this is.
+    /// Number of this member.
     pub fn me(&self) -> u32 {
         self.gate.me
     }
@@ -241,7 +241,7 @@ impl Team {
         let mut steps = steps(self.gate.board.layout.chunk_bytes, &mut self.scratch);
         let step = Step { call, operation: self.label };
         let result = pipeline::run(&mut self.gate, operation, step, self.chunks, &mut steps);
-        // Who had no need of the member that failed must not go on as if all were well.
+        // A member that did not need the failed one must not go on as if all were well.
         let result = result.and_then(|chunks| self.gate.check().map(|()| chunks));
         match result {
             Ok(chunks) => self.chunks = chunks,
@@ -269,7 +269,7 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         if std::process::id() == self.pid {
-            self.gate.board.seat(self.me()).store(LEFT, SeqCst);
+            self.gate.board.membership(self.me()).store(LEFT, SeqCst);
             self.gate.board.bell().ring();
         }
     }

@@ -31,7 +31,7 @@ const STOPPED: u32 = 7;
 
 const MISUSES: [Misuse; 3] = [Misuse::PartialValue, Misuse::NoSuchRoot, Misuse::WrongRoom];
 
-/// How long somebody who is first to write a verdict may take. It is a matter of nanoseconds, unless
+/// Time that the first writer of a verdict may take. It is a matter of nanoseconds, unless
 /// it was stopped or killed in between.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
 

@@ -1,4 +1,4 @@
-//! When a member fails, all are told who and where, and the team stays failed.
+//! A member that fails is reported to all, with the operation, and the team stays failed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -53,7 +53,7 @@ fn a_member_that_leaves_is_noticed_at_once() {
 }
 
 #[test]
-fn whoever_is_done_may_leave_before_the_others_are() {
+fn a_member_that_is_done_may_leave_before_the_others_are() {
     for _ in 0..50 {
         with_team(3, |mut team| {
             team.all_reduce(Element::U8, Combine::Sum, &mut [1; 9_000]).unwrap();
@@ -62,7 +62,7 @@ fn whoever_is_done_may_leave_before_the_others_are() {
     }
 }
 
-/// What every member gets when the last one calls something else.
+/// Error of every member when the last one calls something else.
 fn disagreement(
     usual: impl Fn(&mut Team) -> Result<(), TeamError> + Sync,
     other: impl Fn(&mut Team) -> Result<(), TeamError> + Sync,
@@ -172,7 +172,7 @@ fn a_member_that_is_stopped_does_not_wait_for_the_team_to_form() {
 }
 
 #[test]
-fn a_call_that_cannot_be_done_fails_at_everybody() {
+fn an_invalid_call_fails_at_everybody() {
     type Body = fn(&mut Team) -> Result<(), TeamError>;
     let cases: [(Body, Call, Misuse); 3] = [
         (

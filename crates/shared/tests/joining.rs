@@ -1,4 +1,4 @@
-//! How teams come together, and what is said when they do not.
+//! Formation of teams, and errors when they do not form.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -177,7 +177,7 @@ fn floats_are_combined_in_the_order_of_members() {
     }
 }
 
-/// Operations of all kinds and lengths after each other, at members of different speed: whoever is
+/// Operations of all kinds and lengths after each other, at members of different speed: a member that is
 /// ahead must not overwrite what another still needs.
 #[test]
 fn operations_of_all_kinds_follow_each_other() {

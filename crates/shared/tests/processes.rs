@@ -13,7 +13,7 @@ use common::{PATIENCE, config, fresh_name, now, path};
 use thalweg_core::{Combine, Element};
 use thalweg_shared::{Call, Team, TeamError, host_identity};
 
-/// What a child does, its team's name, and who it is.
+/// Variable with a child's task, its team's name, and its number.
 const ROLE: &str = "THALWEG_SHARED_TEST_ROLE";
 const LENGTH: usize = 5_001;
 
@@ -121,7 +121,7 @@ fn leave_file(name: &str, members: u32) {
     while !path(name).exists() {
         thread::yield_now();
     }
-    // Its seat is taken right after the file appears.
+    // It joins right after the file appears.
     common::sleep(Duration::from_millis(100));
     process.kill();
     assert!(path(name).exists());

@@ -1,4 +1,4 @@
-//! How long a training step takes on one core, without communication.
+//! Time of a training step on one core, without communication.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -42,15 +42,15 @@ impl Task {
 /// A generated task and the settings that it is learnt well with.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
-    /// What to call it.
+    /// Name of the task.
     pub name: &'static str,
     /// The width of an example, the widths of the hidden layers, the number of classes.
     pub sizes: &'static [usize],
-    /// How many examples all workers take together in a step.
+    /// Number of examples that all workers take together in a step.
     pub batch: usize,
-    /// After how many steps the network has learnt it.
+    /// Number of steps after which the network has learnt it.
     pub steps: usize,
-    /// How far a step goes.
+    /// Learning rate.
     pub rate: f32,
     generate: fn(u64) -> Task,
 }

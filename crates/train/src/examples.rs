@@ -23,18 +23,18 @@ impl Examples {
         Examples { width, classes, values, labels }
     }
 
-    /// How many examples there are. Never 0.
+    /// Number of examples. Never 0.
     #[allow(clippy::len_without_is_empty, reason = "there is always an example")]
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// How many values an example has.
+    /// Number of values of an example.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// How many classes there are. Labels are below it.
+    /// Number of classes. Labels are below it.
     pub fn classes(&self) -> usize {
         self.classes
     }
@@ -44,7 +44,7 @@ impl Examples {
         Examples { classes: self.classes.max(classes), ..self }
     }
 
-    /// What the examples are, in order.
+    /// Labels of the examples, in order.
     pub fn labels(&self) -> &[u8] {
         &self.labels
     }
@@ -82,12 +82,12 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// How many examples there are.
+    /// Number of examples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there is no example.
+    /// True if there is no example.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_told_apart() {
+    fn other_files_are_refused() {
         assert_eq!(
             message(LABELS, LABELS),
             "the file of images has 0x00000801 at byte 0: take one that begins 0x00000803"

@@ -10,10 +10,10 @@ use thalweg_core::Rng;
 use crate::examples::{Batch, Examples};
 use crate::product::{Matrix, Multiplier};
 
-/// How much of the last step's motion the next one keeps.
+/// Part of the last step's motion that the next one keeps.
 pub const MOMENTUM: f32 = 0.9;
 
-/// How many examples are looked at together when nothing is learnt from them.
+/// Number of examples that are evaluated together.
 const EVALUATION_BATCH: usize = 128;
 
 /// A model with all its parameters in one vector.
@@ -40,15 +40,15 @@ struct Layer {
     biases: Range<usize>,
 }
 
-/// What a pass through the network writes on its way, kept for the next pass.
+/// Results of a pass through the network, kept for the next pass.
 #[derive(Clone, Debug, Default)]
 struct Workspace {
     multiplier: Multiplier,
-    /// What every layer hands on.
+    /// Output of every layer.
     outputs: Vec<Vec<f32>>,
-    /// How the loss changes with what the layer at hand sums up, before its rectifier.
+    /// Derivative of the loss by the current layer's sums, before its rectifier.
     slope: Vec<f32>,
-    /// The same for the layer below.
+    /// The derivative for the layer below.
     slope_below: Vec<f32>,
 }
 
@@ -85,7 +85,7 @@ impl Network {
         &self.parameters
     }
 
-    /// Where the layers lie among the parameters, and in the gradient. The last is the first whose
+    /// Ranges of the layers among the parameters, and in the gradient. The last is the first whose
     /// gradient a backward pass knows.
     pub fn layers(&self) -> impl DoubleEndedIterator<Item = Range<usize>> {
         self.layers.iter().map(|layer| layer.weights.start..layer.biases.end)
@@ -204,7 +204,7 @@ fn cross_entropy(scores: &mut [f32], classes: usize, labels: &[u8]) -> f64 {
     loss
 }
 
-/// Where the highest score is; the first of several.
+/// Index of the highest score; the first of several.
 fn highest(scores: &[f32]) -> usize {
     let higher = |best: usize, at: usize| if scores[at] > scores[best] { at } else { best };
     (0..scores.len()).fold(0, higher)

@@ -1,4 +1,4 @@
-//! Which examples a rank takes in which step.
+//! Division of examples among steps and ranks.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ impl Shard {
         Shard { rank, workers }
     }
 
-    /// Where the part lies in a batch. The lengths of two ranks differ by one at most.
+    /// Range of the part in a batch. The lengths of two ranks differ by one at most.
     pub fn range(self, batch: usize) -> Range<usize> {
         let start = |rank| (rank as u128 * batch as u128 / self.workers as u128) as usize;
         start(self.rank)..start(self.rank + 1)
@@ -47,7 +47,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Batches of `batch` examples, or of all of them where there are not so many.
+    /// Batches of `batch` examples, or of all of them where there are fewer.
     ///
     /// # Panics
     ///

@@ -3,7 +3,7 @@
 use thalweg_core::Digest;
 use thalweg_train::{Batches, DIGITS, Network, Recipe, STRIPES, Shard, Task};
 
-/// What came of a run.
+/// Outcome of a run.
 struct Outcome {
     parameters: Vec<f32>,
     /// The mean loss of every step.

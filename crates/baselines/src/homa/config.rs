@@ -11,15 +11,15 @@ use crate::messages::Past;
 pub struct Config {
     /// Sizes, names and limits of messages.
     pub messages: MessageConfig,
-    /// Packets of a message that need no grant, and that a granted message has on the way: `RTTbytes`.
+    /// Packets of a message that need no grant, and that a granted message has in flight: `RTTbytes`.
     /// Default 7: 9.7 KB, as published for 10 Gbps and round trips of 7.8 µs.
     pub round_trip_packets: u32,
-    /// Who has which priority.
+    /// Division of the priorities among messages.
     pub priorities: Priorities,
-    /// How long nothing may come of a message that something is expected of, or be heard of it.
+    /// Time without a packet of a message, or from its sender, after which it counts as lost.
     /// Default 2 ms: "a few milliseconds", as published, since packets of low priority may wait long.
     pub timeout_after: Span,
-    /// How messages are ranked past the size that they were believed to have.
+    /// Rank of messages that exceed their estimated size.
     pub past: Past,
 }
 
@@ -36,7 +36,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether there can be such an endpoint.
+    /// Checks that the settings are valid.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.messages.check()?;
         ConfigError::check_positive([

@@ -5,9 +5,9 @@ use thalweg_transport::messages::{FlowId, Message, StartError, packets_of};
 use thalweg_transport::{Inbox, MessageConfig, Protocol};
 use thalweg_wire::flow::{Ack, Credit};
 
-use super::grants::{Arrival, Grant, Grants, Request, TOLD_PACKETS};
+use super::grants::{Arrival, Grant, Grants, REPORTED_PACKETS, Request};
 use super::{Config, ConfigError};
-use crate::messages::{Belief, Label, Outbound, Outgoing, Probes, is_outgrown, send_credit};
+use crate::messages::{Label, Outbound, Outgoing, Probes, SizeEstimate, is_outgrown, send_credit};
 
 /// Sends what receivers grant, the shortest remaining first. Taggers of messages are not asked.
 pub struct Granted {
@@ -17,11 +17,11 @@ pub struct Granted {
     probes: Probes,
 }
 
-/// What is kept about an outgoing message.
+/// State of an outgoing message.
 #[derive(Debug)]
 struct State {
-    belief: Belief,
-    /// What its receiver is told of its size.
+    estimate: SizeEstimate,
+    /// Size that is sent to its receiver.
     rank: u32,
     /// Packets below this number may be sent,
     allowed: u32,
@@ -37,7 +37,7 @@ impl Granted {
     fn requeue(&mut self, slot: u32) {
         let Some(Outgoing { transfer, state, .. }) = self.outbound.at(slot) else { return };
         let may_send = transfer.next().is_some_and(|index| index < state.allowed);
-        let wanted = may_send.then(|| u64::from(state.belief.left(transfer.sent())));
+        let wanted = may_send.then(|| u64::from(state.estimate.left(transfer.sent())));
         self.outbound.queue(slot, wanted);
     }
 
@@ -122,16 +122,16 @@ impl Protocol for Granted {
         now: Time,
         number: u64,
         message: Message,
-        believed: Option<Bytes>,
+        estimated: Option<Bytes>,
     ) -> Result<FlowId, StartError> {
         let Config { messages, priorities, round_trip_packets, timeout_after, past } = &self.config;
-        let believed = believed.unwrap_or(message.body.bytes());
+        let estimated = estimated.unwrap_or(message.body.bytes());
         let state = State {
-            belief: Belief::new(believed, messages.segment_bytes, *past),
-            rank: u32::try_from(believed.as_u64()).unwrap_or(u32::MAX),
+            estimate: SizeEstimate::new(estimated, messages.segment_bytes, *past),
+            rank: u32::try_from(estimated.as_u64()).unwrap_or(u32::MAX),
             allowed: *round_trip_packets,
             unscheduled: *round_trip_packets,
-            unscheduled_priority: priorities.of_unscheduled(believed),
+            unscheduled_priority: priorities.of_unscheduled(estimated),
             scheduled_priority: LAST_PRIORITY,
             is_probing: false,
         };
@@ -151,7 +151,7 @@ impl Protocol for Granted {
         let Some(missing) = missing else { return self.grants.on_complete(name) };
         let bytes = Bytes::from(meta.rank);
         let arrival = Arrival {
-            belief: Belief::new(bytes, data.segment_bytes, self.config.past),
+            estimate: SizeEstimate::new(bytes, data.segment_bytes, self.config.past),
             packets: packets_of(data.message_bytes, data.segment_bytes).unwrap_or(u32::MAX),
             missing,
             ack: *ack,
@@ -171,10 +171,10 @@ impl Protocol for Granted {
         let Some((outgoing, _)) = self.outbound.on_ack(inbox, now, src, ack) else { return };
         outgoing.state.is_probing = false;
         if ack.resend {
-            // What was sent later is still on its way, or behind others in a queue.
+            // What was sent later is still in flight, or behind others in a queue.
             let before = now.as_ps().saturating_sub(self.config.timeout_after.as_ps());
-            let told = ack.cumulative.saturating_add(TOLD_PACKETS);
-            let lost = outgoing.transfer.expire_below(told, Time::from_ps(before));
+            let reported = ack.cumulative.saturating_add(REPORTED_PACKETS);
+            let lost = outgoing.transfer.expire_below(reported, Time::from_ps(before));
             outgoing.transfer.timeouts += u32::from(lost > 0);
         }
         self.requeue(FlowId(ack.flow).slot());

@@ -1,4 +1,4 @@
-//! Which messages a receiver grants leave to send, and which it misses packets of.
+//! Grants and requests of a receiver: the messages that may go on, and those that lack packets.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,54 +7,54 @@ use thalweg_transport::messages::Ready;
 use thalweg_wire::flow::Ack;
 
 use super::Priorities;
-use crate::messages::{Belief, Name};
+use crate::messages::{Name, SizeEstimate};
 
-/// After so many requests without an answer a sender counts as gone, until it is heard of.
+/// Requests without an answer after which a sender counts as gone, until something comes from it.
 const PATIENCE: u32 = 3;
 
-/// Silence is looked for so many times in the time that it has to last.
+/// Checks for silence in the time that it has to last.
 const LOOKS: u64 = 4;
 
-/// How many packets an answer tells of, from the first that is missing on.
-pub(super) const TOLD_PACKETS: u32 = 65;
+/// Packets that an answer reports on, from the first that is missing on.
+pub(super) const REPORTED_PACKETS: u32 = 65;
 
 /// Messages that arrive at one host.
 #[derive(Debug)]
 pub(super) struct Grants {
     messages: BTreeMap<Name, Arriving>,
-    /// Those with more to grant whose senders answer, the least left first.
+    /// Messages with more to grant whose senders answer, the least left first.
     wanting: Ready<u32, Name>,
-    /// Those with a grant to send, each at most once; some perhaps gone.
+    /// Messages with a grant to send, each at most once; some perhaps gone.
     due: VecDeque<Name>,
     next_look_at: Time,
     priorities: Priorities,
     round_trip_packets: u32,
     timeout_after: Span,
-    /// Those that are granted now, kept for its memory.
+    /// Messages that are granted now, kept for its memory.
     active: Vec<Name>,
 }
 
-/// What a receiver keeps about a message.
+/// State of a message at its receiver.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     src: NodeId,
-    belief: Belief,
+    estimate: SizeEstimate,
     packets: u32,
     received: u32,
     /// Packets below this number may be sent,
     granted: u32,
     /// of which those below this one needed no grant.
     unscheduled: u32,
-    /// Of what was granted last.
+    /// Priority of the last grant.
     priority: u8,
-    /// What the last packet was answered with, or would have been.
+    /// Answer to the last packet, sent or not.
     last: Ack,
     entropy: u16,
-    /// With what is left of it, among those that want grants.
+    /// Packets left of it by which it is sorted, while it wants grants.
     queued: Option<u32>,
     is_due: bool,
     /// When something of it came, or was asked for again.
-    heard_at: Time,
+    received_at: Time,
     /// Requests in a row without an answer.
     silent: u32,
     /// Packets below this number were asked for again.
@@ -63,14 +63,14 @@ struct Arriving {
 
 /// A packet that came.
 pub(super) struct Arrival {
-    pub(super) belief: Belief,
+    pub(super) estimate: SizeEstimate,
     /// Of the message.
     pub(super) packets: u32,
-    /// How many of them are still missing.
+    /// Number of them that are still missing.
     pub(super) missing: u32,
     pub(super) ack: Ack,
     pub(super) entropy: u16,
-    /// It was sent to ask, by a sender that has heard nothing.
+    /// It was sent to ask, by a sender that has received nothing.
     pub(super) is_header: bool,
 }
 
@@ -121,7 +121,7 @@ impl Grants {
         let unscheduled = self.round_trip_packets.min(arrival.packets);
         let message = self.messages.entry(name).or_insert_with(|| Arriving {
             src: name.0,
-            belief: arrival.belief,
+            estimate: arrival.estimate,
             packets: arrival.packets,
             received: 0,
             granted: unscheduled,
@@ -131,13 +131,13 @@ impl Grants {
             entropy: arrival.entropy,
             queued: None,
             is_due: false,
-            heard_at: now,
+            received_at: now,
             silent: 0,
             requested: 0,
         });
         message.received = message.packets.saturating_sub(arrival.missing);
         message.last = arrival.ack;
-        message.heard_at = now;
+        message.received_at = now;
         message.silent = 0;
         let has_come = message.requested > 0 && message.last.cumulative >= message.requested;
         let again = has_come.then(|| message.request()).flatten();
@@ -174,7 +174,7 @@ impl Grants {
                 continue;
             }
             is_waiting = true;
-            if now < message.heard_at + self.timeout_after {
+            if now < message.received_at + self.timeout_after {
                 continue;
             }
             message.silent += 1;
@@ -182,7 +182,7 @@ impl Grants {
                 gone.push(*name);
                 continue;
             }
-            message.heard_at = now;
+            message.received_at = now;
             requests.extend(message.request());
             if message.granted > message.unscheduled && !message.is_due {
                 message.is_due = true;
@@ -223,12 +223,12 @@ impl Grants {
         }
     }
 
-    /// Whether grants wait.
+    /// True if grants wait.
     pub(super) fn are_waiting(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// How many messages are known.
+    /// Number of messages that are known.
     pub(super) fn messages(&self) -> usize {
         self.messages.len()
     }
@@ -245,11 +245,11 @@ impl Grants {
     /// Puts a message where what is left of it belongs, or takes it away if it wants no grant.
     fn requeue(&mut self, name: Name) {
         let Some(message) = self.messages.get_mut(&name) else { return };
-        let wanted = message.wants_grants().then(|| message.belief.left(message.received));
+        let wanted = message.wants_grants().then(|| message.estimate.left(message.received));
         self.wanting.put(name, &mut message.queued, wanted);
     }
 
-    /// Lets the messages with the least left have a round trip's worth of packets on the way.
+    /// Lets the messages with the least left have a round trip's worth of packets in flight.
     fn grant(&mut self) {
         let degree = usize::from(self.priorities.scheduled());
         loop {
@@ -274,7 +274,7 @@ impl Grants {
                     break;
                 }
             }
-            // Who needs no more grants makes room for the next.
+            // A message that needs no more grants makes room for the next.
             match full {
                 Some(name) => self.requeue(name),
                 None => return,
@@ -288,7 +288,7 @@ impl Arriving {
         self.granted < self.packets && self.silent <= PATIENCE
     }
 
-    /// Whether packets are on the way, or lost.
+    /// True if packets are in flight, or lost.
     fn is_expected(&self) -> bool {
         self.received < self.granted
     }
@@ -299,7 +299,7 @@ impl Arriving {
             return None;
         }
         let first = self.last.cumulative;
-        self.requested = first.saturating_add(TOLD_PACKETS);
+        self.requested = first.saturating_add(REPORTED_PACKETS);
         let ack = Ack { index: first, resend: true, ..self.last };
         Some(Request { to: (self.src, self.entropy), ack })
     }

@@ -1,4 +1,4 @@
-//! Which priorities are for what.
+//! Division of the priorities.
 
 use thalweg_core::{Bytes, LAST_PRIORITY, PRIORITIES};
 use thiserror::Error;
@@ -7,12 +7,12 @@ use thiserror::Error;
 /// for scheduled ones.
 const MAX_CUTOFFS: usize = PRIORITIES - 2;
 
-/// How the eight priorities are divided: the highest for unscheduled packets, by the size of their
+/// Division of the eight priorities: the highest for unscheduled packets, by the size of their
 /// message, the others for scheduled ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Priorities {
     cutoffs: [Bytes; MAX_CUTOFFS],
-    /// How many of them there are.
+    /// Number of cutoffs in use.
     edges: u8,
 }
 
@@ -70,7 +70,7 @@ impl Priorities {
         for size in sizes {
             below += blind(size);
             let level = u128::from(found.edges) + 1;
-            // A priority that no message would have is none.
+            // A priority that no message would have is left out.
             let is_edge = found.last() < size && size < largest;
             if level < levels && below * levels >= unscheduled_bytes * level && is_edge {
                 found.cutoffs[usize::from(found.edges)] = size;
@@ -86,7 +86,7 @@ impl Priorities {
         smaller.count() as u8
     }
 
-    /// How many priorities there are for scheduled packets, and how many messages are granted at a time.
+    /// Number of priorities for scheduled packets, and of messages that are granted at a time.
     pub fn scheduled(&self) -> u8 {
         LAST_PRIORITY - self.edges
     }

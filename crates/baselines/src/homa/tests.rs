@@ -3,10 +3,10 @@ use thalweg_core::{Body, Bytes, HEADER_BYTES, JobId, Machine, Meta, NodeId, Pack
 use thalweg_transport::messages::{FlowId, FlowTagger, Message, Payload};
 use thalweg_wire::flow::{Ack, Credit};
 
-use super::grants::{Arrival, Grant, Grants, Request, TOLD_PACKETS};
+use super::grants::{Arrival, Grant, Grants, REPORTED_PACKETS, Request};
 use super::{Config, Endpoint, Priorities, PrioritiesError};
 use crate::Past;
-use crate::messages::Belief;
+use crate::messages::SizeEstimate;
 
 fn sizes(list: &[u64]) -> Vec<Bytes> {
     list.iter().copied().map(Bytes::new).collect()
@@ -87,7 +87,7 @@ fn receiver(scheduled: usize) -> Grants {
     Grants::new(Priorities::new(&sizes(&cutoffs)).unwrap(), WINDOW, TIMEOUT)
 }
 
-/// One packet of host `src`'s message came, which has so many packets and lacks so many of them.
+/// One packet of host `src`'s message came, which has `packets` packets and lacks `missing` of them.
 fn arrive(
     grants: &mut Grants,
     at_us: u64,
@@ -109,8 +109,8 @@ fn arrive(
         class: 0,
         run: 0,
     };
-    let belief = Belief::new(Bytes::from(packets), 1, Past::Done);
-    let arrival = Arrival { belief, packets, missing, ack, entropy: 0, is_header: false };
+    let estimate = SizeEstimate::new(Bytes::from(packets), 1, Past::Done);
+    let arrival = Arrival { estimate, packets, missing, ack, entropy: 0, is_header: false };
     grants.on_arrival(at(at_us), (NodeId(src), FlowId(1)), &arrival)
 }
 
@@ -142,7 +142,7 @@ fn the_least_left_are_granted_as_many_as_there_are_priorities() {
     arrive(&mut grants, 4, 1, 100, 98);
     arrive(&mut grants, 5, 2, 50, 48);
     assert_eq!(taken(&mut grants), [(4, 5, 6), (2, 6, 7)]);
-    // Who has all its grants makes room at once, before all has come.
+    // A message with all its grants makes room at once, before all has come.
     arrive(&mut grants, 6, 4, 20, 4);
     assert_eq!(taken(&mut grants), [(4, 20, 6), (1, 6, 7)]);
 }
@@ -165,7 +165,7 @@ fn what_does_not_come_is_asked_for_three_times_and_others_are_granted_then() {
     }
     assert_eq!(asked, [(1_000, 1, 1), (2_000, 1, 1), (3_000, 1, 1)]);
     assert_eq!(taken(&mut grants), [(1, 5, 7), (2, 6, 7)]);
-    // It is heard of again.
+    // Something comes from it again.
     arrive(&mut grants, 10_000, 1, 100, 98);
     assert_eq!(taken(&mut grants), [(1, 6, 7)]);
 }
@@ -177,9 +177,9 @@ fn one_request_after_another_while_they_are_answered() {
     let requests = grants.handle_timeout(at(1_000));
     assert!(matches!(&requests[..], [Request { ack, .. }] if ack.resend && ack.index == 1));
     // What was asked for is not all there, then it is, and then nothing is missing.
-    assert!(arrive(&mut grants, 1_100, 1, 200, 200 - TOLD_PACKETS).is_none());
-    let next = arrive(&mut grants, 1_200, 1, 200, 199 - TOLD_PACKETS).expect("more is missing");
-    assert_eq!(next.ack.cumulative, 1 + TOLD_PACKETS);
+    assert!(arrive(&mut grants, 1_100, 1, 200, 200 - REPORTED_PACKETS).is_none());
+    let next = arrive(&mut grants, 1_200, 1, 200, 199 - REPORTED_PACKETS).expect("more is missing");
+    assert_eq!(next.ack.cumulative, 1 + REPORTED_PACKETS);
     grants.on_complete((NodeId(1), FlowId(1)));
     assert!(grants.handle_timeout(at(9_000)).is_empty());
     assert_eq!(grants.next_at(), Time::NEVER);
@@ -230,7 +230,7 @@ fn a_sender_goes_by_the_latest_grant_of_its_receiver() {
     grant(&mut endpoint, receiver, flow, 3, 5);
     grant(&mut endpoint, receiver, flow, 1, 6);
     assert_eq!(sent(&mut endpoint, Time::ZERO), [5; 3], "the other was overtaken");
-    // Nothing is heard for a while: it asks, with a header.
+    // Nothing comes for a while: it asks, with a header.
     let later = Time::ZERO + Config::default().timeout_after;
     endpoint.handle_timeout(later);
     assert_eq!(sent(&mut endpoint, later).len(), 1);

@@ -12,7 +12,7 @@ use super::Transfer;
 #[derive(Debug)]
 pub(crate) struct Outbound<S> {
     messages: Slab<Outgoing<S>>,
-    /// Who may send, the smallest rank first.
+    /// Messages that may send, the smallest rank first.
     ready: Ready<u64>,
     /// Wakes of the places.
     pub(crate) timers: Timers,
@@ -23,7 +23,7 @@ pub(crate) struct Outbound<S> {
 pub(crate) struct Outgoing<S> {
     pub(crate) transfer: Transfer,
     pub(crate) state: S,
-    /// With which rank it stands among those that may send.
+    /// Rank among the messages that may send, while it is one of them.
     pub(crate) queued: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ impl<S> Outbound<S> {
         self.at(flow.slot()).filter(|outgoing| outgoing.transfer.flow == flow)
     }
 
-    /// How many messages are being sent.
+    /// Number of messages that are being sent.
     pub(crate) fn live(&self) -> usize {
         self.messages.len()
     }
@@ -97,7 +97,7 @@ impl<S> Outbound<S> {
         flow: FlowId,
     ) -> Option<&mut Outgoing<S>> {
         let outgoing = self.find(flow).filter(|outgoing| src == outgoing.transfer.dst)?;
-        outgoing.transfer.heard_at = now;
+        outgoing.transfer.received_at = now;
         Some(outgoing)
     }
 
@@ -118,7 +118,7 @@ impl<S> Outbound<S> {
             self.timers.arm(slot, deadline);
             return None;
         }
-        if now.since(outgoing.transfer.heard_at) >= config.give_up_after {
+        if now.since(outgoing.transfer.received_at) >= config.give_up_after {
             let failed = Event::Failed(outgoing.transfer.end(now));
             self.end(inbox, slot, failed);
             return None;
@@ -144,7 +144,7 @@ impl<S> Outbound<S> {
         self.ready.first().map(|(_, slot)| slot)
     }
 
-    /// Whether somebody may send.
+    /// True if a message may send.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

@@ -6,7 +6,7 @@ use thalweg_transport::messages::FlowId;
 
 use super::{Outbound, Outgoing};
 
-/// Who has a probe to send, in turn; some perhaps gone, or heard of meanwhile.
+/// Messages with a probe to send, in turn; some perhaps gone, or answered meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     turns: VecDeque<FlowId>,
@@ -18,7 +18,7 @@ impl Probes {
         self.turns.push_back(flow);
     }
 
-    /// Whose turn it is, of those of which `is_probing` still says so. It stays until [`Probes::pop`].
+    /// The message whose turn it is, of those that are still probing by `is_probing`. It stays until [`Probes::pop`].
     pub(crate) fn next<'a, S>(
         &mut self,
         outbound: &'a mut Outbound<S>,

@@ -1,4 +1,4 @@
-//! One outgoing message: which packets wait, travel, or are to be sent again.
+//! One outgoing message: which packets wait, travel, or must be sent again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ pub(crate) struct Transfer {
     pub(crate) dst: NodeId,
     pub(crate) entropy: u16,
     pub(crate) timeouts: u32,
-    /// When its receiver was last heard of, or it began.
-    pub(crate) heard_at: Time,
+    /// When something came from its receiver last, or it began.
+    pub(crate) received_at: Time,
     /// When a packet of it was last sent, or it began.
     sent_at: Time,
     started: Time,
@@ -27,12 +27,12 @@ pub(crate) struct Transfer {
     in_flight: BTreeMap<u32, Time>,
     /// Their transmissions, in the order of sending: packet and time.
     in_order: LossDetector<(u32, Time)>,
-    /// Those that are known to be missing.
+    /// Packets that are known to be missing.
     again: BTreeSet<u32>,
     transmissions: u32,
 }
 
-/// What a network is told about a packet.
+/// Label of a packet for the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label {
     pub(crate) rank: u32,
@@ -61,7 +61,7 @@ impl Transfer {
             dst: message.dst,
             entropy: message.entropy,
             timeouts: 0,
-            heard_at: now,
+            received_at: now,
             sent_at: now,
             started: now,
             body: message.body,
@@ -80,24 +80,24 @@ impl Transfer {
         self.again.first().copied().or(unsent)
     }
 
-    /// How many packets it has.
+    /// Number of its packets.
     pub(crate) fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// How many of them were sent, not counting those that are to be sent again.
+    /// Number of packets that were sent, not counting those that must be sent again.
     pub(crate) fn sent(&self) -> u32 {
         self.next_unsent - self.again.len() as u32
     }
 
-    /// How many transmissions there were.
+    /// Number of transmissions.
     pub(crate) fn transmissions(&self) -> u32 {
         self.transmissions
     }
 
-    /// Since when nothing was sent, and nothing heard.
+    /// Time since which nothing was sent, and nothing received.
     pub(crate) fn silent_since(&self) -> Time {
-        self.sent_at.max(self.heard_at)
+        self.sent_at.max(self.received_at)
     }
 
     /// Packets that nothing says have arrived.
@@ -116,7 +116,7 @@ impl Transfer {
         in_order.find(|sent| is_awaited(&self.in_flight, sent)).map(|sent| sent.item.1)
     }
 
-    /// Sends the next packet, and says whether it was sent before. `None` if there is none, or no room.
+    /// Sends the next packet, and says whether it was sent before. `None` without a packet to send, or without room.
     pub(crate) fn send(
         &mut self,
         config: &MessageConfig,
@@ -167,7 +167,7 @@ impl Transfer {
         if !is_sound {
             return None;
         }
-        self.heard_at = now;
+        self.received_at = now;
         let before = self.unanswered();
         self.arrived_below(ack.cumulative);
         for bit in (0..64).filter(|bit| ack.sack >> bit & 1 == 1) {
@@ -214,7 +214,7 @@ impl Transfer {
         before_count - self.in_flight()
     }
 
-    /// How it went.
+    /// Report on its transfer.
     pub(crate) fn end(&self, now: Time) -> Sent {
         // Every packet that was sent at all was sent once.
         let retransmissions = self.transmissions - self.next_unsent;

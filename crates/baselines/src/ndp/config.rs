@@ -11,13 +11,13 @@ pub struct Config {
     /// Sizes, names and limits of messages.
     pub messages: MessageConfig,
     /// Packets that are sent without being pulled. Default 30, as published: more than a
-    /// bandwidth-delay product, so that a link is never idle while pulls are on their way.
+    /// bandwidth-delay product, so that a link is never idle while pulls are in flight.
     pub initial_window_packets: u32,
     /// The rate of this host's link. Pulls ask for full packets at that rate.
     pub link_rate: Rate,
-    /// How long a packet may be unanswered. Default 1 ms: nothing waits that long anywhere.
+    /// Time without an answer after which a packet is lost. Default 1 ms: nothing waits that long anywhere.
     pub timeout_after: Span,
-    /// How many paths the first switch has to choose from, where senders choose. Default 8.
+    /// Number of paths that the first switch has to choose from, where senders choose. Default 8.
     pub paths: u8,
     /// Rounds over all paths in the same order. Default 32: the packets of a message keep their distance on every path.
     pub rounds_per_order: u32,
@@ -39,7 +39,7 @@ impl Config {
         }
     }
 
-    /// Whether there can be such an endpoint.
+    /// Checks that the settings are valid.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.messages.check()?;
         ConfigError::check_positive([

@@ -15,7 +15,7 @@ const RETURNED_SHARE: u32 = 4;
 /// Sends what receivers pull. Taggers of messages are not asked, and their entropy is not used.
 pub struct Pulled {
     config: Config,
-    /// Who may send stands there in turn.
+    /// Messages that may send stand there in turn.
     outbound: Outbound<State>,
     turns: u64,
     pulls: Pulls,
@@ -25,12 +25,12 @@ pub struct Pulled {
     pull_paths: Spray,
 }
 
-/// What is kept about an outgoing message.
+/// State of an outgoing message.
 #[derive(Debug)]
 struct State {
     /// Transmissions that it may make.
     allowed: u64,
-    /// What pulls have allowed so far.
+    /// Transmissions that pulls have allowed so far.
     credit: u32,
     /// Packets whose headers came back, and that no pull will ask for: their receiver takes them for sent.
     returned: u32,
@@ -102,7 +102,7 @@ impl Pulled {
     /// A place was woken. It may have nothing to do.
     fn on_wake(&mut self, inbox: &mut Inbox, now: Time, slot: u32) {
         let Config { messages, timeout_after, initial_window_packets, .. } = &self.config;
-        // Without anything on the way, a pull is due.
+        // Without anything in flight, a pull is due.
         let since = |outgoing: &Outgoing<State>| {
             outgoing.transfer.oldest().or(Some(outgoing.transfer.silent_since()))
         };

@@ -1,4 +1,4 @@
-//! Which senders a receiver asks for their next packet, and when.
+//! Pulls of a receiver: the senders that it asks for their next packet, and the time of each.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,12 +15,12 @@ pub(super) struct Pulls {
     turns: VecDeque<Name>,
     /// When the next pull may leave.
     departures: DepartureClock,
-    /// Whether that moment has come, and only room is wanting.
+    /// True if that moment has come, and the pull waits only for room.
     is_due: bool,
     gap: Span,
 }
 
-/// What a receiver counts about a flow.
+/// Counts of a flow at its receiver.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pulled {
     /// Transmissions that were allowed so far, the first window included.
@@ -40,7 +40,7 @@ impl Pulls {
         Pulls { flows, turns, departures: DepartureClock::default(), is_due: true, gap }
     }
 
-    /// A packet or header of a flow came, of which so many packets are still missing. The sender was
+    /// A packet or header of a flow came, of which `missing` packets have not come yet. The sender was
     /// free to send `first_window` of them.
     pub(super) fn on_arrival(&mut self, name: Name, missing: u32, first_window: u32) {
         let first = Pulled { allowed: first_window, unpulled: first_window, ..Pulled::default() };
@@ -60,7 +60,7 @@ impl Pulls {
         self.flows.remove(&name);
     }
 
-    /// How many flows are counted.
+    /// Number of flows that are counted.
     pub(super) fn flows(&self) -> usize {
         self.flows.len()
     }
@@ -96,7 +96,7 @@ impl Pulls {
             self.turns.push_back(name);
         }
         self.is_due = false;
-        // Who was held up by a packet on the interface may make up for that, and for no more.
+        // A pull that a packet on the interface delayed may make up for that delay, and for no more.
         self.departures.advance(now, self.gap, self.gap);
     }
 
@@ -105,12 +105,12 @@ impl Pulls {
         if self.is_due || self.turns.is_empty() { Time::NEVER } else { self.departures.next() }
     }
 
-    /// It is now.
+    /// Takes in the time: a pull may have become due.
     pub(super) fn handle_timeout(&mut self, now: Time) {
         self.is_due |= self.departures.next() <= now;
     }
 
-    /// Whether pulls wait.
+    /// True if pulls wait.
     pub(super) fn are_waiting(&self) -> bool {
         !self.turns.is_empty()
     }

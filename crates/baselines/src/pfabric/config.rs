@@ -14,13 +14,13 @@ pub struct Config {
     pub messages: MessageConfig,
     /// Packets that may leave before anything came back. Default 12: a bandwidth-delay product.
     pub initial_window_packets: u32,
-    /// Most packets on the way. Default 15: more would only wait.
+    /// Most packets in flight. Default 15: more would only wait.
     pub max_window_packets: u32,
-    /// How long a packet may be unanswered. Default 45 µs: three round trips.
+    /// Time without an answer after which a packet is lost. Default 45 µs: three round trips.
     pub timeout_after: Span,
-    /// A flow with so many timeouts in a row sends probes. Default 5.
+    /// Timeouts in a row after which a flow sends probes. Default 5.
     pub probe_after_timeouts: u32,
-    /// How messages are ranked past the size that they were believed to have.
+    /// Rank of messages that exceed their estimated size.
     pub past: Past,
 }
 
@@ -38,7 +38,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether there can be such an endpoint.
+    /// Checks that the settings are valid.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.messages.check()?;
         ConfigError::check_positive([

@@ -7,7 +7,7 @@ use thalweg_wire::flow::Ack;
 
 use super::window::Window;
 use super::{Config, ConfigError};
-use crate::messages::{Belief, Label, Outbound, Outgoing, Probes};
+use crate::messages::{Label, Outbound, Outgoing, Probes, SizeEstimate};
 
 /// Sends the shortest remaining message first. Taggers of messages are not asked.
 pub struct Ranked {
@@ -16,12 +16,12 @@ pub struct Ranked {
     probes: Probes,
 }
 
-/// What is kept about an outgoing message.
+/// State of an outgoing message.
 #[derive(Debug)]
 struct State {
     window: Window,
-    belief: Belief,
-    /// Since when only probes are sent, or when the last one was.
+    estimate: SizeEstimate,
+    /// Time since which only probes are sent, or of the last one.
     probing_since: Option<Time>,
 }
 
@@ -82,10 +82,10 @@ impl Outgoing<State> {
             && self.transfer.in_flight() < self.state.window.packets
     }
 
-    /// What is believed to be left of it, in bytes.
+    /// Estimate of the bytes that are left of it.
     fn rank(&self, config: &Config) -> u32 {
         let arrived = self.transfer.packets() - self.transfer.unanswered();
-        self.state.belief.left(arrived).saturating_mul(config.messages.segment_bytes)
+        self.state.estimate.left(arrived).saturating_mul(config.messages.segment_bytes)
     }
 
     fn label(&self, config: &Config) -> Label {
@@ -117,13 +117,13 @@ impl Protocol for Ranked {
         now: Time,
         number: u64,
         message: Message,
-        believed: Option<Bytes>,
+        estimated: Option<Bytes>,
     ) -> Result<FlowId, StartError> {
         let Config { messages, past, .. } = &self.config;
         let window = Window::new(&self.config);
-        let believed = believed.unwrap_or(message.body.bytes());
-        let belief = Belief::new(believed, messages.segment_bytes, *past);
-        let state = State { window, belief, probing_since: None };
+        let estimated = estimated.unwrap_or(message.body.bytes());
+        let estimate = SizeEstimate::new(estimated, messages.segment_bytes, *past);
+        let state = State { window, estimate, probing_since: None };
         let flow = self.outbound.start(messages, now, number, message, state)?;
         self.requeue(flow.slot());
         Ok(flow)

@@ -1,7 +1,7 @@
 use super::Config;
 use super::window::Window;
 
-/// What happens to a window.
+/// An event at a window.
 #[derive(Clone, Copy, Debug)]
 enum Input {
     Answer(u32),

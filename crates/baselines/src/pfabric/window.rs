@@ -2,7 +2,7 @@
 
 use super::Config;
 
-/// How many packets of a flow may be on the way: slow start and additive increase up to a limit, back
+/// Packets of a flow that may be in flight: slow start and additive increase up to a limit, back
 /// to one packet with a timeout. There is no other sign of congestion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Window {
@@ -20,7 +20,7 @@ impl Window {
         Window { packets, threshold_packets: packets, arrived_packets: 0, timeouts: 0 }
     }
 
-    /// Something came back, and says that so many packets arrived.
+    /// Something came back, and reports newly arrived packets.
     pub(super) fn on_answer(&mut self, config: &Config, arrived_packets: u32) {
         self.timeouts = 0;
         for _ in 0..arrived_packets {

@@ -11,26 +11,26 @@ pub struct Config {
     pub job: JobId,
     /// The switch that sums.
     pub switch: NodeId,
-    /// Which worker this is: its place in the list that the switch was given.
+    /// Rank of this worker: its place in the list that the switch was given.
     pub rank: u8,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: u8,
     /// The pool: how many slots the switch has for this job, and so the window. Default 256: what
     /// 100 Gbps carry in 31 µs.
     pub slots: u32,
-    /// Values of a fragment. Default as ours: they fill an Ethernet frame. The published packets hold
+    /// Values of a fragment. Default as Thalweg's: they fill an Ethernet frame. The published packets hold
     /// 32.
     pub fragment_values: u16,
     /// Steps to the unit. Default 10⁸.
     pub scale: Scale,
-    /// What a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
+    /// Bytes that a packet occupies of a link beside its body. Default [`FRAME_OVERHEAD_BYTES`].
     pub overhead_bytes: u32,
-    /// How long a worker waits for a result before it sends its fragment again. Default 1 ms, as
+    /// Time that a worker waits for a result before it sends its fragment again. Default 1 ms, as
     /// published.
     pub timeout_after: Span,
 }
 
-/// Why there is no worker with these settings. Whoever configured it is at fault.
+/// Why there is no worker with these settings. The configuration is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ConfigError {
     /// None, or more than a bitmap names.
@@ -41,7 +41,7 @@ pub enum ConfigError {
     Rank {
         /// The rank.
         rank: u8,
-        /// How many workers there are.
+        /// Number of workers.
         workers: u8,
     },
     /// A setting that has to be at least one.
@@ -65,7 +65,7 @@ impl Config {
         }
     }
 
-    /// Whether there can be such a worker.
+    /// Checks that the settings are valid.
     pub fn check(&self) -> Result<(), ConfigError> {
         let Config { rank, workers, .. } = *self;
         if !(1..=FAN_IN_MAX).contains(&workers) {

@@ -6,7 +6,7 @@ use thalweg_wire::aggregate::{Gradient, Numbers};
 
 use super::place;
 
-/// What one job has in a switch.
+/// Slots and workers of one job in a switch.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) workers: Vec<NodeId>,
@@ -17,15 +17,15 @@ pub(super) struct Pool {
 /// One version of a slot.
 #[derive(Clone, Debug, Default)]
 struct Sum {
-    /// Which fragment it is; `None` when it was never used.
+    /// The fragment that is in it; `None` when it was never used.
     fragment: Option<Fragment>,
-    /// Which workers have contributed.
+    /// Workers that have contributed.
     bitmap: u32,
     /// Little-endian `i32`; empty where only lengths travel. Keeps its memory.
     values: Vec<u8>,
 }
 
-/// What the packets of one fragment have in common.
+/// Properties that the packets of one fragment share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Fragment {
     sequence: u64,
@@ -34,7 +34,7 @@ struct Fragment {
     is_real: bool,
 }
 
-/// What becomes of a contribution.
+/// Outcome of a contribution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     /// Added, or there already; others are missing.

@@ -13,7 +13,7 @@ use super::{EPOCH, place};
 /// The machine of a SwitchML switch.
 ///
 /// [`allot`](Switch::allot) every job its share of the slots before its workers send. The switch takes
-/// packets that are addressed to it and drops what it was not told of.
+/// packets that are addressed to it and drops packets of jobs that it does not know.
 // spec: A-50
 #[derive(Debug)]
 pub struct Switch {
@@ -23,7 +23,7 @@ pub struct Switch {
     stats: SwitchStats,
 }
 
-/// What a switch has done.
+/// Counts of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SwitchStats {
     /// Contributions that were added to a sum.
@@ -49,9 +49,9 @@ pub enum AllotError {
     /// None, or more than there are.
     #[error("{asked} slots were asked for, {free} are free: at least 1 is needed")]
     Slots {
-        /// How many were asked for.
+        /// Number of slots that were asked for.
         asked: u32,
-        /// How many are free.
+        /// Number of slots that are free.
         free: u32,
     },
     /// Allotments are for good.
@@ -60,7 +60,7 @@ pub enum AllotError {
 }
 
 impl Switch {
-    /// A switch with so many slots, of two versions each, at this node.
+    /// A switch with this number of slots, of two versions each, at this node.
     pub fn new(me: NodeId, slots: u32) -> Switch {
         Switch {
             me,
@@ -91,7 +91,7 @@ impl Switch {
         Ok(())
     }
 
-    /// What it has done.
+    /// Counts so far.
     pub fn stats(&self) -> SwitchStats {
         self.stats
     }
@@ -142,7 +142,7 @@ impl Machine for Switch {
     }
 }
 
-/// Whether a packet is one worker's contribution, as this job's workers send them.
+/// True if a packet is one worker's contribution, as this job's workers send them.
 fn is_sound(pool: &Pool, gradient: &Gradient, packet: &Packet<'_>) -> bool {
     let (slot, version) = place(gradient.identity.sequence, pool.slots());
     let fan_ins = [pool.workers.len() as u8, 0, 0, 0];

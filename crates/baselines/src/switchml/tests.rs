@@ -36,16 +36,16 @@ fn sent(worker: &mut Worker, now: Time) -> Vec<OwnedPacket> {
     outbox.packets
 }
 
-/// What the switch makes of a letter, and whom it goes to.
-fn passed(switch: &mut Switch, letter: &OwnedPacket) -> Option<(OwnedPacket, Vec<NodeId>)> {
-    let mut letter = letter.clone();
-    let to = match switch.handle_packet(Time::ZERO, letter.lend()) {
+/// A packet after it passed the switch, and its receivers.
+fn passed(switch: &mut Switch, packet: &OwnedPacket) -> Option<(OwnedPacket, Vec<NodeId>)> {
+    let mut packet = packet.clone();
+    let to = match switch.handle_packet(Time::ZERO, packet.lend()) {
         Verdict::Consume => return None,
         Verdict::Forward => None,
         Verdict::Multicast(workers) => Some(workers.to_vec()),
     };
-    let to = to.unwrap_or_else(|| vec![letter.meta.dst]);
-    Some((letter, to))
+    let to = to.unwrap_or_else(|| vec![packet.meta.dst]);
+    Some((packet, to))
 }
 
 fn ms(ms: u64) -> Time {
@@ -69,7 +69,7 @@ fn a_slot_is_multicast_when_all_have_contributed() {
     let of_zero = sent(&mut zero, Time::ZERO);
     assert_eq!(of_zero.len(), 2, "the window is the pool");
     assert_eq!((of_zero[0].meta.dst, of_zero[0].meta.wire_bytes), (SWITCH, 138));
-    assert!(of_zero.iter().all(|letter| passed(&mut switch, letter).is_none()));
+    assert!(of_zero.iter().all(|packet| passed(&mut switch, packet).is_none()));
     let of_one = sent(&mut one, Time::ZERO);
     let (mut result, to) = passed(&mut switch, &of_one[1]).unwrap();
     assert_eq!((values(&result), to), (vec![33, 44], vec![NodeId(0), NodeId(1)]));
@@ -119,9 +119,9 @@ fn old_packets_do_not_count_for_new_fragments() {
     let (mut switch, mut zero, mut one) = (switch(), worker(0, &[1.0; 20]), worker(1, &[2.0; 20]));
     let old = sent(&mut zero, Time::ZERO)[0].clone();
     passed(&mut switch, &old);
-    let mut letters = sent(&mut one, Time::ZERO);
+    let mut packets = sent(&mut one, Time::ZERO);
     for sequence in [0, 2] {
-        let (mut result, _) = passed(&mut switch, &letters[0]).unwrap();
+        let (mut result, _) = passed(&mut switch, &packets[0]).unwrap();
         zero.handle_packet(Time::ZERO, result.lend());
         one.handle_packet(Time::ZERO, result.lend());
         assert_eq!(Parameter::decode(&result.header).unwrap().identity.sequence, sequence);
@@ -130,9 +130,9 @@ fn old_packets_do_not_count_for_new_fragments() {
         if sequence == 0 {
             passed(&mut switch, &next);
         }
-        letters = sent(&mut one, Time::ZERO);
+        packets = sent(&mut one, Time::ZERO);
     }
-    assert!(passed(&mut switch, &letters[0]).is_none());
+    assert!(passed(&mut switch, &packets[0]).is_none());
     assert!(passed(&mut switch, &old).is_none(), "it would have completed fragment 4");
     assert_eq!(switch.stats().refused_packets, 1);
 }
@@ -144,10 +144,10 @@ fn a_result_is_taken_once_and_only_if_it_is_right() {
     let (mut result, _) = passed(&mut switch, &sent(&mut one, Time::ZERO)[0]).unwrap();
     let good = Parameter::decode(&result.header).unwrap();
     let mut refuse = |change: &dyn Fn(&mut Parameter)| {
-        let (mut letter, mut parameter) = (result.clone(), good);
+        let (mut packet, mut parameter) = (result.clone(), good);
         change(&mut parameter);
-        parameter.encode(&mut letter.header);
-        zero.handle_packet(Time::ZERO, letter.lend());
+        parameter.encode(&mut packet.header);
+        zero.handle_packet(Time::ZERO, packet.lend());
         assert_eq!(zero.poll_event(), None);
     };
     refuse(&|parameter| parameter.identity.sequence = 1);
@@ -173,13 +173,13 @@ fn a_result_is_taken_once_and_only_if_it_is_right() {
 #[test]
 fn packets_that_make_no_sense_are_refused() {
     let mut switch = switch();
-    let letter = sent(&mut worker(0, &[1.0; 4]), Time::ZERO)[0].clone();
-    let good = Gradient::decode(&letter.header).unwrap();
+    let packet = sent(&mut worker(0, &[1.0; 4]), Time::ZERO)[0].clone();
+    let good = Gradient::decode(&packet.header).unwrap();
     let mut refuse = |change: &dyn Fn(&mut Gradient)| {
-        let (mut letter, mut gradient) = (letter.clone(), good);
+        let (mut packet, mut gradient) = (packet.clone(), good);
         change(&mut gradient);
-        gradient.encode(&mut letter.header);
-        assert!(passed(&mut switch, &letter).is_none());
+        gradient.encode(&mut packet.header);
+        assert!(passed(&mut switch, &packet).is_none());
     };
     refuse(&|gradient| gradient.identity.job = JobId(8));
     refuse(&|gradient| gradient.identity.epoch = 2);
@@ -189,7 +189,7 @@ fn packets_that_make_no_sense_are_refused() {
     refuse(&|gradient| gradient.bitmap = 0b11);
     refuse(&|gradient| gradient.bitmap = 0b10);
     refuse(&|gradient| gradient.numbers = Numbers::Float);
-    let mut noise = OwnedPacket { header: [0xa5; HEADER_BYTES], ..letter.clone() };
+    let mut noise = OwnedPacket { header: [0xa5; HEADER_BYTES], ..packet.clone() };
     noise.meta.dst = SWITCH;
     assert!(passed(&mut switch, &noise).is_none());
     let mut cut = sent(&mut worker(0, &[1.0; 4]), Time::ZERO)[0].clone();

@@ -30,7 +30,7 @@ pub struct Worker {
     /// Slots that have something to send, in the order in which they came to have it. A plain queue: slots have no
     /// ranks, and none leaves before its turn.
     ready: VecDeque<u32>,
-    /// What was sent and has to be answered: all wait equally long.
+    /// Fragments without an answer, in the order of sending: all wait equally long.
     unanswered: LossDetector<Unanswered>,
     /// The operations that are not released, in order, without gaps.
     operations: VecDeque<Submitted>,
@@ -41,7 +41,7 @@ pub struct Worker {
     stats: WorkerStats,
 }
 
-/// What a worker tells the application.
+/// Event that a worker reports to the application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// An operation's tensor is the sum.
@@ -51,7 +51,7 @@ pub enum Event {
     },
 }
 
-/// What a worker has done.
+/// Counts of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WorkerStats {
     /// Packets sent, resent ones included.
@@ -73,7 +73,7 @@ struct Slot {
     sequence: u64,
     /// When it was last sent; `None` before.
     sent_at: Option<Time>,
-    /// Whether it is in `ready`.
+    /// True if it is in `ready`.
     is_ready: bool,
 }
 
@@ -156,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// What it has done.
+    /// Counts so far.
     pub fn stats(&self) -> WorkerStats {
         self.stats
     }
@@ -167,7 +167,7 @@ impl Worker {
         (at < self.operations.len()).then_some(at)
     }
 
-    /// Which operation a fragment belongs to, and the values of the fragment there.
+    /// The operation that a fragment belongs to, and the values of the fragment there.
     fn values_of(&self, sequence: u64) -> Option<(usize, Range<u64>)> {
         let after = self.operations.partition_point(|one| one.first_sequence <= sequence);
         let at = after.checked_sub(1)?;

@@ -1,11 +1,11 @@
-//! What NDP is known for.
+//! Properties that NDP is known for.
 
 use thalweg_baselines::ndp::{self, Endpoint};
 use thalweg_core::{Bytes, NodeId, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, LeafSpine, LinkId, OneSwitch};
 use thalweg_fabric::{Buffer, Config, Discipline, Fabric, LinkStats, Spread, TrimmingSpec};
 
-use crate::stage::{CABLE, Letter, NDP_SEGMENT, RATE, run, run_with};
+use crate::stage::{CABLE, NDP_SEGMENT, RATE, Sending, run, run_with};
 
 fn config() -> Config {
     Config {
@@ -19,7 +19,7 @@ fn config() -> Config {
     }
 }
 
-/// What the packets of a message of so many bytes occupy of a link.
+/// Bytes of a link that the packets of a message of `bytes` occupy.
 fn wire(bytes: u64) -> Bytes {
     Bytes::new(bytes + 40 * bytes.div_ceil(NDP_SEGMENT.into()))
 }
@@ -32,15 +32,15 @@ fn an_incast_ends_when_the_link_has_carried_it() {
         // Pulls are paced for full packets.
         let bytes = packets * u64::from(NDP_SEGMENT);
         let topology = OneSwitch { hosts: senders + 1, host_cable: CABLE }.build().expect("valid");
-        let letters = (1..=senders).map(|host| Letter::new(Time::ZERO, host, 0, bytes)).collect();
-        let (_, letters) = run::<Endpoint>(&topology, &config(), 1, letters);
-        let last = letters.iter().map(|own| own.received[0]).max().expect("some");
+        let messages = (1..=senders).map(|host| Sending::new(Time::ZERO, host, 0, bytes)).collect();
+        let (_, messages) = run::<Endpoint>(&topology, &config(), 1, messages);
+        let last = messages.iter().map(|own| own.received[0]).max().expect("some");
         let all = RATE.serialization(wire(bytes) * u64::from(senders));
         // Beside the packets: a round trip, and the first header.
         let ideal = all + Span::from_us(4);
         let ratio = last.as_us_f64() / ideal.as_us_f64();
         assert!((0.95..1.06).contains(&ratio), "{senders} senders: {ratio}");
-        assert!(letters.iter().all(|own| own.sent[0].timeouts == 0));
+        assert!(messages.iter().all(|own| own.sent[0].timeouts == 0));
     }
 }
 
@@ -58,11 +58,12 @@ fn a_permutation_fills_the_fabric() {
     };
     let topology = shape.build().expect("valid");
     let bytes = 3_000_000;
-    let letters =
-        (0..16).map(|host| Letter::new(Time::ZERO, host, (host + 5) % 16, bytes)).collect();
-    let (_, letters) = run::<Endpoint>(&topology, &config(), 1, letters);
+    let messages =
+        (0..16).map(|host| Sending::new(Time::ZERO, host, (host + 5) % 16, bytes)).collect();
+    let (_, messages) = run::<Endpoint>(&topology, &config(), 1, messages);
     let ideal_us = RATE.serialization(wire(bytes)).as_us_f64();
-    let uses: Vec<f64> = letters.iter().map(|own| ideal_us / own.received[0].as_us_f64()).collect();
+    let uses: Vec<f64> =
+        messages.iter().map(|own| ideal_us / own.received[0].as_us_f64()).collect();
     let mean = uses.iter().sum::<f64>() / 16.0;
     assert!(mean >= 0.9, "{mean}: {uses:?}");
 }
@@ -109,8 +110,8 @@ fn sum(fabric: &mut Fabric<Endpoint>, count: fn(&LinkStats) -> u64) -> u64 {
     links.into_iter().map(|link| count(&fabric.link_stats(link))).sum()
 }
 
-fn last(letters: &[Letter]) -> f64 {
-    letters.iter().map(|own| own.received[0]).max().expect("some").as_us_f64()
+fn last(messages: &[Sending]) -> f64 {
+    messages.iter().map(|own| own.received[0]).max().expect("some").as_us_f64()
 }
 
 /// An independent implementation takes 181 µs: nearly as long as the links need for data, answers and pulls. Packets on one
@@ -120,12 +121,12 @@ fn a_permutation_of_144_hosts_is_as_fast_as_elsewhere() {
     let topology = wide().build().expect("valid");
     let to = |host: u32| (host * 7 + 17) % 144;
     for (rounds, most_us) in [(1, 187.0), (32, 182.0)] {
-        let letters = (0..144).map(|own| Letter::new(Time::ZERO, own, to(own), 2_000_000));
-        let (mut fabric, letters) =
-            run_with(&topology, &ports(12_000, true), 1, host(40, rounds), letters.collect());
+        let messages = (0..144).map(|own| Sending::new(Time::ZERO, own, to(own), 2_000_000));
+        let (mut fabric, messages) =
+            run_with(&topology, &ports(12_000, true), 1, host(40, rounds), messages.collect());
         let trimmed = sum(&mut fabric, |stats| stats.trimmed_packets);
-        println!("an order for {rounds} rounds: {:.1} us, {trimmed} cut", last(&letters));
-        assert!(last(&letters) < most_us, "{} us", last(&letters));
+        println!("an order for {rounds} rounds: {:.1} us, {trimmed} cut", last(&messages));
+        assert!(last(&messages) < most_us, "{} us", last(&messages));
     }
 }
 
@@ -135,18 +136,18 @@ fn headers_that_find_no_room_come_back() {
     let topology = wide().build().expect("valid");
     for window in [30, 60] {
         let [waits_us, returns_us] = [false, true].map(|returns| {
-            let letters = (1..=32).map(|own| Letter::new(Time::ZERO, own + 15, 0, 450_000));
+            let messages = (1..=32).map(|own| Sending::new(Time::ZERO, own + 15, 0, 450_000));
             let network = ports(12_500, returns);
-            let (mut fabric, letters) =
-                run_with(&topology, &network, 1, host(window, 32), letters.collect());
-            let timeouts: u32 = letters.iter().map(|own| own.sent[0].timeouts).sum();
+            let (mut fabric, messages) =
+                run_with(&topology, &network, 1, host(window, 32), messages.collect());
+            let timeouts: u32 = messages.iter().map(|own| own.sent[0].timeouts).sum();
             let returned = sum(&mut fabric, |stats| stats.returned_packets);
             println!(
                 "window {window}: {:.0} us, {returned} came back, {timeouts} timeouts",
-                last(&letters)
+                last(&messages)
             );
             assert_eq!((returned > 0, timeouts == 0), (returns, returns));
-            last(&letters)
+            last(&messages)
         });
         // The receiver's link takes 1,184 µs.
         assert!(waits_us > 3_000.0 && returns_us < 1_220.0, "{waits_us} and {returns_us}");

@@ -15,8 +15,12 @@ pub const NDP_SEGMENT: u32 = 8_960;
 /// A transport under test.
 pub trait Transport: Reports<Event = Event> {
     fn build(host: NodeId) -> Self;
-    fn start(&mut self, now: Time, message: Message, believed: Bytes)
-    -> Result<FlowId, StartError>;
+    fn start(
+        &mut self,
+        now: Time,
+        message: Message,
+        estimated: Bytes,
+    ) -> Result<FlowId, StartError>;
     fn left(&self) -> usize;
 }
 
@@ -46,9 +50,9 @@ impl Transport for pfabric::Endpoint {
         &mut self,
         now: Time,
         message: Message,
-        believed: Bytes,
+        estimated: Bytes,
     ) -> Result<FlowId, StartError> {
-        self.start_hinted(now, message, Some(believed))
+        self.start_hinted(now, message, Some(estimated))
     }
 
     fn left(&self) -> usize {
@@ -65,9 +69,9 @@ impl Transport for homa::Endpoint {
         &mut self,
         now: Time,
         message: Message,
-        believed: Bytes,
+        estimated: Bytes,
     ) -> Result<FlowId, StartError> {
-        self.start_hinted(now, message, Some(believed))
+        self.start_hinted(now, message, Some(estimated))
     }
 
     fn left(&self) -> usize {
@@ -75,65 +79,65 @@ impl Transport for homa::Endpoint {
     }
 }
 
-/// One message and what became of it.
+/// One message and its events.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct Sending {
     pub at: Time,
     pub src: u32,
     pub dst: u32,
     pub payload: Payload,
-    /// As what it is ranked: its size, unless it is taken for another.
-    pub believed: Bytes,
+    /// Size by which it is ranked: its own, unless it is taken for another.
+    pub estimated: Bytes,
     pub flow: Option<FlowId>,
     pub sent: Vec<Sent>,
     /// When it was received, each time.
     pub received: Vec<Time>,
 }
 
-impl Letter {
-    pub fn new(at: Time, src: u32, dst: u32, bytes: u64) -> Letter {
-        let believed = Bytes::new(bytes);
-        let payload = Payload::Length(believed);
+impl Sending {
+    pub fn new(at: Time, src: u32, dst: u32, bytes: u64) -> Sending {
+        let estimated = Bytes::new(bytes);
+        let payload = Payload::Length(estimated);
         let (sent, received) = (Vec::new(), Vec::new());
-        Letter { at, src, dst, payload, believed, flow: None, sent, received }
+        Sending { at, src, dst, payload, estimated, flow: None, sent, received }
     }
 }
 
-/// Starts all letters, in order of their times, and hears of their ends.
-pub struct Office {
-    pub letters: Vec<Letter>,
+/// Starts all messages, in order of their times, and receives their events.
+pub struct Scheduler {
+    pub messages: Vec<Sending>,
     started: usize,
     ended: usize,
 }
 
-impl Office {
-    pub fn new(mut letters: Vec<Letter>) -> Office {
-        letters.sort_by_key(|letter| letter.at);
-        Office { letters, started: 0, ended: 0 }
+impl Scheduler {
+    pub fn new(mut messages: Vec<Sending>) -> Scheduler {
+        messages.sort_by_key(|sending| sending.at);
+        Scheduler { messages, started: 0, ended: 0 }
     }
 
-    fn letter(&mut self, src: NodeId, flow: FlowId) -> &mut Letter {
-        let mut letters = self.letters.iter_mut();
-        let is_it = |letter: &&mut Letter| letter.src == src.0 && letter.flow == Some(flow);
-        letters.find(is_it).expect("nobody receives what nobody sent")
+    fn sending(&mut self, src: NodeId, flow: FlowId) -> &mut Sending {
+        let mut messages = self.messages.iter_mut();
+        let is_it = |sending: &&mut Sending| sending.src == src.0 && sending.flow == Some(flow);
+        messages.find(is_it).expect("nobody receives what nobody sent")
     }
 }
 
-impl<T: Transport> Director<T> for Office {
+impl<T: Transport> Director<T> for Scheduler {
     fn next_wake(&mut self) -> Time {
-        self.letters.get(self.started).map_or(Time::NEVER, |letter| letter.at)
+        self.messages.get(self.started).map_or(Time::NEVER, |sending| sending.at)
     }
 
     fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, T>) {
-        while let Some(letter) = self.letters.get_mut(self.started).filter(|own| own.at <= now) {
+        while let Some(sending) = self.messages.get_mut(self.started).filter(|own| own.at <= now) {
             let message = Message {
-                dst: NodeId(letter.dst),
-                body: letter.payload.clone(),
+                dst: NodeId(sending.dst),
+                body: sending.payload.clone(),
                 tagger: FlowTagger::default(),
                 entropy: self.started as u16,
             };
-            let flow = hosts.machine(NodeId(letter.src)).start(now, message, letter.believed);
-            letter.flow = Some(flow.expect("short messages"));
+            let flow = hosts.machine(NodeId(sending.src)).start(now, message, sending.estimated);
+            sending.flow = Some(flow.expect("short messages"));
             self.started += 1;
         }
     }
@@ -141,36 +145,36 @@ impl<T: Transport> Director<T> for Office {
     fn handle_event(&mut self, now: Time, node: NodeId, event: Event, _: &mut Hosts<'_, T>) {
         match event {
             Event::Sent(sent) => {
-                let letter = self.letter(node, sent.flow);
-                assert_eq!((sent.dst.0, sent.bytes), (letter.dst, letter.payload.bytes()));
-                letter.sent.push(sent);
+                let sending = self.sending(node, sent.flow);
+                assert_eq!((sent.dst.0, sent.bytes), (sending.dst, sending.payload.bytes()));
+                sending.sent.push(sent);
                 self.ended += 1;
             }
             Event::Received(received) => {
-                let letter = self.letter(received.src, received.flow);
-                assert_eq!((node.0, received.bytes), (letter.dst, letter.payload.bytes()));
-                if let Payload::Bytes(bytes) = &letter.payload {
+                let sending = self.sending(received.src, received.flow);
+                assert_eq!((node.0, received.bytes), (sending.dst, sending.payload.bytes()));
+                if let Payload::Bytes(bytes) = &sending.payload {
                     assert_eq!(received.body.as_ref(), Some(bytes));
                 }
-                letter.received.push(now);
+                sending.received.push(now);
             }
             Event::Failed(sent) => panic!("given up: {sent:?}"),
         }
     }
 
     fn is_done(&mut self) -> bool {
-        self.ended == self.letters.len()
+        self.ended == self.messages.len()
     }
 }
 
-/// Runs until every letter is sent, and then for a while, so that what comes twice shows.
+/// Runs until every message is sent, and then for a while, so that what comes twice shows.
 pub fn run<T: Transport>(
     topology: &Topology,
     config: &Config,
     seed: u64,
-    letters: Vec<Letter>,
-) -> (Fabric<T>, Vec<Letter>) {
-    run_with(topology, config, seed, T::build, letters)
+    messages: Vec<Sending>,
+) -> (Fabric<T>, Vec<Sending>) {
+    run_with(topology, config, seed, T::build, messages)
 }
 
 /// The same with hosts of other settings.
@@ -179,21 +183,21 @@ pub fn run_with<T: Transport>(
     config: &Config,
     seed: u64,
     build: impl FnMut(NodeId) -> T,
-    letters: Vec<Letter>,
-) -> (Fabric<T>, Vec<Letter>) {
+    messages: Vec<Sending>,
+) -> (Fabric<T>, Vec<Sending>) {
     let mut fabric = Fabric::new(topology.clone(), config, seed, build);
-    let mut office = Office::new(letters);
+    let mut scheduler = Scheduler::new(messages);
     let limit = Limit { until: Time::ZERO + Span::from_s(20), events: 50_000_000 };
-    assert_eq!(fabric.run(&mut office, limit), Pause::Done, "seed {seed}");
+    assert_eq!(fabric.run(&mut scheduler, limit), Pause::Done, "seed {seed}");
     let after = fabric.now() + Span::from_ms(5);
-    let mut office = Late(office);
-    fabric.run(&mut office, Limit::until(after));
+    let mut scheduler = Late(scheduler);
+    fabric.run(&mut scheduler, Limit::until(after));
     fabric.check().expect("packets are conserved");
-    (fabric, office.0.letters)
+    (fabric, scheduler.0.messages)
 }
 
-/// Hears on when everything has ended.
-struct Late(Office);
+/// Receives events on when everything has ended.
+struct Late(Scheduler);
 
 impl<T: Transport> Director<T> for Late {
     fn next_wake(&mut self) -> Time {

@@ -8,11 +8,11 @@ use thalweg_fabric::{
 };
 use thalweg_transport::messages::Payload;
 
-use crate::stage::{CABLE, Letter, Transport, run};
+use crate::stage::{CABLE, Sending, Transport, run};
 
 const SEEDS: u64 = 600;
 
-/// What was met over all seeds: a swarm that meets nothing proves nothing.
+/// Events that were met over all seeds: a swarm that meets nothing proves nothing.
 #[derive(Debug, Default)]
 struct Coverage {
     trimmed: u64,
@@ -73,7 +73,7 @@ fn config(rng: &mut Rng) -> Config {
     }
 }
 
-fn letters(rng: &mut Rng, hosts: u32) -> Vec<Letter> {
+fn messages(rng: &mut Rng, hosts: u32) -> Vec<Sending> {
     let count = 1 + rng.below(16);
     let is_incast = rng.chance(0.5);
     // All at once, or over a quarter of a millisecond.
@@ -86,15 +86,15 @@ fn letters(rng: &mut Rng, hosts: u32) -> Vec<Letter> {
         // Empty ones, single packets, and some of a hundred packets.
         let most = 1 << rng.below(19);
         let bytes = rng.below(most);
-        let mut letter = Letter::new(at, src, dst, bytes);
+        let mut sending = Sending::new(at, src, dst, bytes);
         if rng.chance(0.3) {
-            letter.believed = Bytes::new(rng.below(most * 2));
+            sending.estimated = Bytes::new(rng.below(most * 2));
         }
         if rng.chance(0.3) {
             let content = (0..bytes).map(|_| rng.bits() as u8).collect();
-            letter.payload = Payload::Bytes(content);
+            sending.payload = Payload::Bytes(content);
         }
-        letter
+        sending
     };
     (0..count).map(&mut draw).collect()
 }
@@ -107,18 +107,18 @@ fn swarm<T: Transport>() -> Coverage {
         let mut rng = Rng::new(seed).stream("messages");
         let topology = topology(&mut rng);
         let config = config(&mut rng);
-        let letters = letters(&mut rng, topology.hosts());
-        let (mut fabric, letters) = run::<T>(&topology, &config, seed, letters);
-        for letter in &letters {
+        let messages = messages(&mut rng, topology.hosts());
+        let (mut fabric, messages) = run::<T>(&topology, &config, seed, messages);
+        for sending in &messages {
             assert_eq!(
-                (letter.sent.len(), letter.received.len()),
+                (sending.sent.len(), sending.received.len()),
                 (1, 1),
-                "seed {seed}: {letter:?}"
+                "seed {seed}: {sending:?}"
             );
-            assert!(letter.received[0] <= letter.sent[0].finished, "seed {seed}: {letter:?}");
-            coverage.resent += u64::from(letter.sent[0].retransmissions);
-            coverage.timeouts += letter.sent[0].timeouts;
-            let most = coverage.most_timeouts_of_one.max(letter.sent[0].timeouts);
+            assert!(sending.received[0] <= sending.sent[0].finished, "seed {seed}: {sending:?}");
+            coverage.resent += u64::from(sending.sent[0].retransmissions);
+            coverage.timeouts += sending.sent[0].timeouts;
+            let most = coverage.most_timeouts_of_one.max(sending.sent[0].timeouts);
             coverage.most_timeouts_of_one = most;
         }
         for host in 0..topology.hosts() {

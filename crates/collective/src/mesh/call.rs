@@ -1,4 +1,4 @@
-//! What ranks do together, what comes of it, and what they have to agree on.
+//! Operations of all ranks, their outcomes, and the fingerprints that ranks must agree on.
 
 use thalweg_core::fingerprint::digest_of_lengths;
 use thalweg_core::{
@@ -18,7 +18,7 @@ pub enum Call {
     AllReduce {
         /// The type of the values.
         element: Element,
-        /// How they become one.
+        /// Operation that combines them.
         how: Combine,
         /// The values of this rank, as many as everywhere.
         data: Vec<u8>,
@@ -27,11 +27,11 @@ pub enum Call {
     ReduceScatter {
         /// The type of the values.
         element: Element,
-        /// How they become one.
+        /// Operation that combines them.
         how: Combine,
         /// The values of this rank, as many as everywhere.
         data: Vec<u8>,
-        /// How many values each rank gets. Together they are all.
+        /// Number of values that each rank gets. Together they are all.
         counts: Vec<u64>,
     },
     /// One rank gets the values of all, combined.
@@ -40,7 +40,7 @@ pub enum Call {
         root: u32,
         /// The type of the values.
         element: Element,
-        /// How they become one.
+        /// Operation that combines them.
         how: Combine,
         /// The values of this rank, as many as everywhere.
         data: Vec<u8>,
@@ -73,14 +73,14 @@ pub enum Call {
     },
     /// Everybody gets a part of the data of each rank.
     AllToAll {
-        /// What each rank gets from this one, of any lengths.
+        /// Data for each rank from this one, of any lengths.
         parts: Vec<Vec<u8>>,
     },
     /// It ends when everybody is in it.
     Barrier,
 }
 
-/// What a rank gets.
+/// Result of a call at one rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Nothing, after [`Call::Barrier`], and after [`Call::Reduce`] and [`Call::Gather`] where the rank
@@ -279,13 +279,13 @@ fn the_only(lengths: &[u64]) -> Option<u64> {
     others.iter().all(|other| other == first).then_some(*first)
 }
 
-/// Whether data is short enough to be sent.
+/// Checks that data is short enough to be sent.
 pub(super) fn check_length(place: &Place, bytes: usize) -> Result<(), SubmitError> {
     let (bytes, max) = (bytes as u64, place.max_bytes);
     if bytes > max { Err(SubmitError::TooLong { bytes, max }) } else { Ok(()) }
 }
 
-/// How many values the data has, if it is a whole number of them.
+/// Number of values of the data, if it is a whole number of them.
 fn check_whole(element: Element, data: &[u8]) -> Result<u64, SubmitError> {
     if data.len().is_multiple_of(element.bytes()) {
         Ok((data.len() / element.bytes()) as u64)
@@ -300,7 +300,7 @@ fn check_counts(place: &Place, counts: &[u64], values: u64) -> Result<(), Submit
     if sum == Some(values) { Ok(()) } else { Err(SubmitError::Counts { values }) }
 }
 
-/// Whether there is one part for each rank.
+/// Checks that there is one part for each rank.
 fn check_parts(place: &Place, parts: usize) -> Result<(), SubmitError> {
     if parts == place.ranks as usize {
         Ok(())

@@ -29,7 +29,7 @@ pub struct Config {
     /// shorter than 32 of them is cut into 32 chunks, down to 64 KiB each, so that combining and passing
     /// on begin long before the last byte is there.
     pub chunk_bytes: u64,
-    /// How many chunks may be on the way to one rank at once. Default 4: while one waits for its last
+    /// Most chunks in flight to one rank at once. Default 4: while one waits for its last
     /// acknowledgements, the others use the link.
     pub chunks_at_once: u32,
     /// Order among transfers to one rank. Ranks may differ. Default in turn.
@@ -38,7 +38,7 @@ pub struct Config {
     /// sends it to all. Default 16 KiB: to eight ranks of 100 Gbps that is 9 µs of one link, less than
     /// the second trip of divided data.
     pub direct_bytes: u64,
-    /// What is longer waits after so many bytes until the other rank has made its call. Default
+    /// Bytes of a transfer after which its sender waits until the other rank has made its call. Default
     /// 4 MiB, which take longer than the go-ahead does.
     pub eager_bytes: u64,
     /// Longest data of a call, and longest part of it that another rank may announce. Default 16 GiB.
@@ -85,7 +85,7 @@ impl Config {
         }
     }
 
-    /// Whether the settings can work together.
+    /// Checks that the settings can work together.
     pub(super) fn check(&self) -> Result<Place, ConfigError> {
         check_nodes("members", &self.members)?;
         node_at("rank", &self.members, self.rank)?;
@@ -111,7 +111,7 @@ impl Config {
     }
 }
 
-/// What every operation has to know.
+/// The rank, and the settings that every operation needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub rank: u32,
@@ -128,25 +128,25 @@ impl Place {
         Config::new(Vec::new(), rank).place(ranks)
     }
 
-    /// How so many bytes are cut: all ranks cut them alike.
+    /// Grid of a transfer of `total` bytes: all ranks cut it alike.
     pub fn grid(&self, total: u64) -> Grid {
         let even_bytes = (total / FEWEST_CHUNKS).next_multiple_of(UNIT_BYTES);
         let least_bytes = LEAST_CHUNK_BYTES.min(self.chunk_bytes);
         Grid { total, chunk_bytes: even_bytes.clamp(least_bytes, self.chunk_bytes) }
     }
 
-    /// Whether a transfer of this rank goes to or comes from another one.
+    /// True if a transfer of this rank goes to or comes from another one.
     pub fn is_other(&self, rank: u32) -> bool {
         rank != self.rank
     }
 
-    /// How many chunks of a transfer may leave, depending on whether its receiver is known to have made
+    /// Number of chunks of a transfer that may leave, depending on whether its receiver is known to have made
     /// the call.
     pub fn limit(&self, grid: Grid, has_called: bool) -> u64 {
         if has_called { u64::MAX } else { self.eager_chunks(grid) }
     }
 
-    /// Whether a transfer stands still until its receiver has made the call.
+    /// True if a transfer stands still until its receiver has made the call.
     pub fn holds(&self, stream: &Stream) -> bool {
         stream.is_held_at(self.eager_chunks(stream.grid))
     }
@@ -155,7 +155,7 @@ impl Place {
         (self.eager_bytes / grid.chunk_bytes).max(1)
     }
 
-    /// Whether a transfer is so long that its sender waits for the call of its receiver.
+    /// True if a transfer is so long that its sender waits for the call of its receiver.
     pub fn needs_go(&self, grid: Grid) -> bool {
         grid.chunks() > self.eager_chunks(grid)
     }

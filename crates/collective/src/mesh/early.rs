@@ -6,7 +6,7 @@ use super::event::Failure;
 use super::points::PointKey;
 use thalweg_wire::trailer::{StreamId, Trailer};
 
-/// What a call asks for.
+/// Messages that a call asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Key {
     /// An operation, from everybody.

@@ -1,4 +1,4 @@
-//! What a mesh tells the application, and why it cannot go on.
+//! Events that a mesh reports to the application, and failures that stop it.
 
 use thalweg_core::{Mismatch, Operation, Time};
 use thalweg_flow::StartError;
@@ -11,44 +11,44 @@ use super::call::Outcome;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Transfer(pub u64);
 
-/// What a mesh tells the application. Every operation and every transfer ends with one of these.
+/// Event that a mesh reports to the application. Every operation and every transfer ends with one of these.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// An operation is done here: its outcome is there, and all that others need of this rank was
     /// handed to the transport. Run the mesh on until
     /// [`outgoing`](thalweg_flow::Endpoint::outgoing) of its endpoint is zero before ending it.
     Finished {
-        /// Which operation.
+        /// The operation.
         operation: Operation,
-        /// What came of it.
+        /// Outcome of the operation.
         outcome: Outcome,
     },
     /// An operation will not end well.
     Failed {
-        /// Which operation.
+        /// The operation.
         operation: Operation,
-        /// Why.
+        /// Reason of the failure.
         failure: Failure,
     },
     /// All bytes of a transfer have arrived, and this rank knows it.
     Sent {
-        /// Which transfer.
+        /// The transfer.
         transfer: Transfer,
     },
     /// A transfer is here.
     Received {
-        /// Which transfer.
+        /// The transfer.
         transfer: Transfer,
         /// The rank that sent it.
         from: u32,
-        /// What was sent.
+        /// Data of the transfer.
         bytes: Vec<u8>,
     },
     /// A transfer will not end well.
     TransferFailed {
-        /// Which transfer.
+        /// The transfer.
         transfer: Transfer,
-        /// Why.
+        /// Reason of the failure.
         failure: Failure,
     },
 }
@@ -62,7 +62,7 @@ pub enum Failure {
         "rank {rank} did not answer for too long: check it and the way to it, and set the job up again"
     )]
     Lost {
-        /// Which.
+        /// The rank.
         rank: u32,
     },
     /// Two ranks called different operations.
@@ -74,27 +74,27 @@ pub enum Failure {
          results now and then, or raise max_early_bytes and max_early_messages"
     )]
     TooEarly {
-        /// Whose message had no room.
+        /// Rank of the message that had no room.
         rank: u32,
     },
     /// A rank announces more than there is room for.
     #[error("rank {rank} announces {bytes} bytes: raise max_bytes, or split the data")]
     TooLong {
-        /// Which.
+        /// The rank.
         rank: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
     /// A rank sent what none with the same settings sends.
     #[error("rank {rank} sent a chunk of a wrong length: use the same chunk_bytes at every rank")]
     Garbled {
-        /// Which.
+        /// The rank.
         rank: u32,
     },
     /// Another rank stopped first.
     #[error("rank {rank} stopped because of rank {culprit}: see there for the reason")]
     Stopped {
-        /// Which.
+        /// The rank that stopped first.
         rank: u32,
         /// The rank that its failure names, or itself.
         culprit: u32,
@@ -128,9 +128,9 @@ pub enum SubmitError {
     /// A rank beyond the last one.
     #[error("there is no rank {rank}: there are {ranks}, counted from 0")]
     NoSuchRank {
-        /// What was asked for.
+        /// The rank that was asked for.
         rank: u32,
-        /// How many there are.
+        /// Number of ranks.
         ranks: u32,
     },
     /// A transfer that does not leave the rank.
@@ -147,21 +147,21 @@ pub enum SubmitError {
     /// Not one part for each rank.
     #[error("{parts} parts are not one for each of {ranks} ranks")]
     Parts {
-        /// How many there are.
+        /// Number of parts.
         parts: usize,
-        /// How many there have to be.
+        /// Number of parts that there must be.
         ranks: u32,
     },
     /// Parts that are not the whole.
     #[error("the counts of all ranks have to add up to {values}, the number of values")]
     Counts {
-        /// How many values there are.
+        /// Number of values.
         values: u64,
     },
     /// More bytes than a rank takes.
     #[error("{bytes} bytes are more than max_bytes, {max}: split the data, or raise it")]
     TooLong {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
         /// The limit.
         max: u64,
@@ -174,11 +174,11 @@ pub enum SubmitError {
 /// A rank that an operation waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait {
-    /// Which.
+    /// The rank.
     pub rank: u32,
     /// When the last message of the operation came from it; the moment of the call if none did.
     pub since: Time,
-    /// Whether it is known to have made the call. If not, it is behind; if so, it may itself wait for
+    /// True if it is known to have made the call. If not, it is behind; if so, it may itself wait for
     /// somebody.
     pub has_called: bool,
 }

@@ -14,12 +14,12 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// How many chunks there are. An empty transfer has one too, so that it is heard of.
+    /// Number of chunks. An empty transfer has one as well, so that its receiver learns of it.
     pub fn chunks(self) -> u64 {
         self.total.div_ceil(self.chunk_bytes).max(1)
     }
 
-    /// Where a chunk begins and ends, if there is such a one.
+    /// Bytes of a chunk, if there is such a one.
     pub fn range(self, chunk: u64) -> Option<Range<usize>> {
         if chunk >= self.chunks() {
             return None;
@@ -35,7 +35,7 @@ impl Grid {
     }
 }
 
-/// What became of a chunk.
+/// Outcome of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Intake {
     /// It was taken in.
@@ -97,7 +97,7 @@ impl Filling {
 }
 
 /// Zeroed memory of a length that another rank chose. The system provides pages of it only as they
-/// are written. `None` if there is not so much.
+/// are written. `None` if there are not enough.
 pub(super) fn zeroed(bytes: u64) -> Option<Vec<u8>> {
     let length = usize::try_from(bytes).ok()?;
     // The attempt alone tells: a failing allocation of the usual kind would end the process.
@@ -135,7 +135,7 @@ impl Stream {
         self.sent == self.grid.chunks()
     }
 
-    /// Whether this many chunks were sent and more are to come.
+    /// True if this many chunks were sent and more will follow.
     pub fn is_held_at(&self, chunks: u64) -> bool {
         self.sent >= chunks && !self.is_sent()
     }

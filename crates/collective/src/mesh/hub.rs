@@ -19,7 +19,7 @@ use crate::carrier::NumberedMessage;
 use crate::member::Part;
 use crate::post::{MAX_MESSAGES, Post};
 
-/// The operations and transfers of a rank, and the ways to the others.
+/// The operations and transfers of a rank, and the lanes to the others.
 pub struct Hub {
     place: Place,
     members: Vec<NodeId>,
@@ -31,7 +31,7 @@ pub struct Hub {
     /// The next operation that is not submitted here.
     next_operation: u64,
     ops: BTreeMap<u64, Op>,
-    /// What the last operations that ended here were about.
+    /// Fingerprints of the last operations that ended here.
     ended: BTreeMap<u64, Fingerprint>,
     points: Points,
     early: Early,
@@ -39,15 +39,15 @@ pub struct Hub {
     called: Vec<Key>,
     /// The next message.
     next_index: u64,
-    /// The chunks that are on the way: to whom, and of what.
+    /// The chunks in flight: receiver and transfer of each.
     in_flight: BTreeMap<u64, (u32, StreamId)>,
     /// True if another rank has reported that calls differ: this rank does not report it again.
-    was_told: bool,
+    is_reported: bool,
 }
 
 type MeshPost = Post<Event>;
 
-/// How many ended operations are remembered, to notice a rank that was in something else.
+/// Number of ended operations that are remembered, to notice a rank that was in something else.
 const ENDED_MEMORY: usize = 1_024;
 
 impl Hub {
@@ -67,7 +67,7 @@ impl Hub {
             called: Vec::new(),
             next_index: 0,
             in_flight: BTreeMap::new(),
-            was_told: false,
+            is_reported: false,
         }
     }
 
@@ -147,13 +147,13 @@ impl Hub {
             }
             Trailer::Stop { culprit } => Err(Failure::Stopped { rank: from, culprit }),
             Trailer::Differ(mismatch) => {
-                self.was_told = true;
+                self.is_reported = true;
                 Err(Failure::Differs(mismatch))
             }
         }
     }
 
-    /// Whether the call that a message needs was not made here yet.
+    /// True if the call that a message needs was not made here yet.
     fn is_early(&self, key: Key) -> bool {
         match key {
             Key::Operation(operation) => operation >= self.next_operation,
@@ -264,7 +264,7 @@ impl Hub {
         match stream {
             StreamId::Give(operation) | StreamId::Share(operation) => {
                 if let Some(op) = self.ops.get_mut(&operation) {
-                    op.on_heard(now, from);
+                    op.note_received(now, from);
                 }
             }
             StreamId::Point { tag, number } => self.points.on_go((from, tag, number)),
@@ -386,7 +386,7 @@ impl Hub {
 
     /// Tells everybody who can still hear it that this rank has stopped.
     fn tell_stop(&mut self, post: &mut MeshPost, failure: Failure) {
-        if self.was_told || matches!(failure, Failure::Stopped { .. }) {
+        if self.is_reported || matches!(failure, Failure::Stopped { .. }) {
             return;
         }
         let lost = if let Failure::Lost { rank } = failure { Some(rank) } else { None };

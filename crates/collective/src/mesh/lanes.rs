@@ -1,21 +1,21 @@
-//! Whose turn it is to send to a rank.
+//! Turns of transfers to a rank.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use thalweg_wire::trailer::StreamId;
 
-/// The way to one rank.
+/// Transfers to one rank.
 ///
 /// Transfers take turns chunk by chunk, so that a short one does not wait for a long one.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// Chunks that are on the way.
+    /// Chunks in flight.
     in_flight: u32,
     /// Transfers that may have a chunk to send. Turns go round by name, so that nobody has to keep the rank with
     /// which a transfer stands in a queue of the kit.
     ready: BTreeSet<StreamId>,
-    /// Who sent last.
+    /// Transfer that sent last.
     last: Option<StreamId>,
 }
 
@@ -25,7 +25,7 @@ impl Lane {
         self.ready.insert(stream);
     }
 
-    /// Whose turn it is, if there is room for a chunk.
+    /// The transfer whose turn it is, if there is room for a chunk.
     pub fn next(&mut self, chunks_at_once: u32) -> Option<StreamId> {
         if self.in_flight >= chunks_at_once {
             return None;
@@ -48,7 +48,7 @@ impl Lane {
         self.ready.iter().copied().min_by_key(|&stream| (bytes_left(stream), stream))
     }
 
-    /// A chunk of the transfer whose turn it was is on the way.
+    /// A chunk of the transfer whose turn it was is in flight.
     pub fn on_started(&mut self) {
         self.in_flight += 1;
     }
@@ -64,7 +64,7 @@ impl Lane {
         assert!(self.in_flight <= chunks_at_once, "the number of chunks in flight is bounded");
     }
 
-    /// A chunk is no longer on the way.
+    /// A chunk is no longer in flight.
     pub fn on_sent(&mut self) {
         self.in_flight -= 1;
     }

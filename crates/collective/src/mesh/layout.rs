@@ -1,4 +1,4 @@
-//! Who works on which bytes of an operation on data of one length.
+//! Division of an operation on data of one length among the ranks.
 //!
 //! Every one of these operations is the same two steps. Those who have data *give* each owner of a
 //! slice their bytes of it; the owner combines them, chunk by chunk, and *shares* every chunk with
@@ -33,7 +33,7 @@ pub(super) struct Layout {
     pub readers: Group,
 }
 
-/// Some of the ranks.
+/// A set of ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Group {
     Nobody,
@@ -54,7 +54,7 @@ impl Group {
 }
 
 impl Layout {
-    /// The table of a reduction of so many bytes. `turn` says who combines short data.
+    /// The table of a reduction of `bytes` bytes. `turn` says who combines short data.
     pub fn of_reduction(place: &Place, of: &Fingerprint, turn: u64, bytes: u64) -> Layout {
         let value_bytes = of.element.map_or(1, |element| element.bytes()) as u64;
         let is_reduce = of.kind == OperationKind::Reduce;
@@ -89,7 +89,7 @@ impl Layout {
         Layout { slices, givers: Group::Everybody, readers: Group::Nobody }
     }
 
-    /// The table of a broadcast of so many bytes.
+    /// The table of a broadcast of `bytes` bytes.
     pub fn of_broadcast(place: &Place, root: u32, bytes: u64) -> Layout {
         let is_direct = bytes <= place.direct_bytes;
         let slice = |rank: u32| {

@@ -24,22 +24,22 @@ pub(super) struct Op {
     lengths: Lengths,
     begun: Time,
     state: State,
-    /// When the last message of it came from each rank. Who sent one has made the call.
-    heard: Vec<Option<Time>>,
+    /// When the last message of it came from each rank. A rank that sent one has made the call.
+    received_at: Vec<Option<Time>>,
     /// The long transfers whose senders know that this rank has made the call.
-    told: BTreeSet<(u32, StreamId)>,
+    informed: BTreeSet<(u32, StreamId)>,
     /// True once all ranks are known to have made the same call. Without a root the data shows it.
     is_agreed: bool,
 }
 
-/// How far it is.
+/// Progress of an operation.
 #[derive(Debug)]
 enum State {
     /// A broadcast, before its length is known.
     Unknown,
     /// An operation on data of one length.
     Whole(Whole),
-    /// One on data of any lengths.
+    /// An operation on data of any lengths.
     Parts(Parts),
 }
 
@@ -52,12 +52,12 @@ pub(super) struct Chunk {
     pub body: Vec<u8>,
 }
 
-/// What a chunk changed.
+/// Effects of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Change {
     /// Nobody waited for it.
     pub is_refused: bool,
-    /// Its sender has to be told that this rank has made the call.
+    /// True if its sender must learn that this rank has made the call.
     pub needs_go: bool,
     /// It is the first that shows that its sender has made the call.
     pub is_first: bool,
@@ -93,13 +93,23 @@ impl Op {
             }
             Call::Barrier => parts(Source::Same(Vec::new())),
         };
-        let heard = vec![None; place.ranks as usize];
+        let received_at = vec![None; place.ranks as usize];
         let is_agreed = !kind.has_root() || place.ranks == 1;
-        let told = BTreeSet::new();
-        Op { place, call: kind, fingerprint, lengths, begun: now, state, heard, told, is_agreed }
+        let informed = BTreeSet::new();
+        Op {
+            place,
+            call: kind,
+            fingerprint,
+            lengths,
+            begun: now,
+            state,
+            received_at,
+            informed,
+            is_agreed,
+        }
     }
 
-    /// What the ranks have to agree on, as far as it is known here.
+    /// Fingerprint that the ranks must agree on, as far as it is known here.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -135,7 +145,7 @@ impl Op {
         let bytes = self.lengths.required_of(rank).or(self.fingerprint.bytes);
         let own = (self.place.rank, &Fingerprint { bytes, ..self.fingerprint });
         Fingerprint::compare(own, (rank, theirs)).map_err(Failure::Differs)?;
-        self.on_heard(now, rank);
+        self.note_received(now, rank);
         Ok(())
     }
 
@@ -147,20 +157,20 @@ impl Op {
     /// Returns true once: when this rank is the root and has compared all calls.
     pub fn has_compared_all(&mut self) -> bool {
         let is_root = self.fingerprint.root == Some(self.place.rank);
-        let is_new = is_root && !self.is_agreed && self.has_heard_all();
+        let is_new = is_root && !self.is_agreed && self.has_received_from_all();
         self.is_agreed |= is_new;
         is_new
     }
 
-    fn has_heard_all(&self) -> bool {
-        let ranks = (0..).zip(&self.heard);
-        ranks.filter(|&(rank, _)| self.place.is_other(rank)).all(|(_, heard)| heard.is_some())
+    fn has_received_from_all(&self) -> bool {
+        let ranks = (0..).zip(&self.received_at);
+        ranks.filter(|&(rank, _)| self.place.is_other(rank)).all(|(_, at)| at.is_some())
     }
 
     /// The next message of a transfer to a rank.
     pub fn next_message(&mut self, stream: StreamId, rank: u32) -> Option<Box<[u8]>> {
         let fingerprint = self.fingerprint_to(rank);
-        let has_called = self.heard[rank as usize].is_some();
+        let has_called = self.received_at[rank as usize].is_some();
         let (grid, chunk, bytes) = match (&mut self.state, stream) {
             (State::Whole(whole), StreamId::Give(_)) => whole.next_give(rank, has_called),
             (State::Whole(whole), StreamId::Share(_)) => whole.next_share(rank, has_called),
@@ -181,13 +191,13 @@ impl Op {
     }
 
     /// A rank has made the call.
-    pub fn on_heard(&mut self, now: Time, rank: u32) {
-        self.heard[rank as usize] = Some(now);
+    pub fn note_received(&mut self, now: Time, rank: u32) {
+        self.received_at[rank as usize] = Some(now);
     }
 
     /// Takes in a chunk that a rank sent.
     pub fn take(&mut self, now: Time, rank: u32, chunk: Chunk) -> Result<Change, Failure> {
-        let is_first = self.heard[rank as usize].is_none();
+        let is_first = self.received_at[rank as usize].is_none();
         self.compare(now, rank, &chunk.fingerprint)?;
         if chunk.total > self.place.max_bytes {
             return Err(Failure::TooLong { rank, bytes: chunk.total });
@@ -204,7 +214,7 @@ impl Op {
             Intake::Garbled => Err(Failure::Garbled { rank }),
             Intake::Unexpected => Ok(refusal),
             Intake::Taken => {
-                let needs_go = self.place.needs_go(grid) && self.told.insert((rank, stream));
+                let needs_go = self.place.needs_go(grid) && self.informed.insert((rank, stream));
                 let can_share = self.combined() > combined;
                 Ok(Change { needs_go, is_first, can_share, is_refused: false })
             }
@@ -231,7 +241,7 @@ impl Op {
         Ok(())
     }
 
-    /// How a transfer from a rank has to be cut. `None` if none is to come.
+    /// Grid of a transfer from a rank. `None` if none is expected.
     fn expected(&self, rank: u32, chunk: &Chunk) -> Option<Grid> {
         match (&self.state, chunk.stream) {
             (State::Whole(whole), StreamId::Give(_)) => whole.expected_give(rank),
@@ -256,7 +266,7 @@ impl Op {
         }
     }
 
-    /// How many chunks can be shared so far.
+    /// Number of chunks that can be shared so far.
     fn combined(&self) -> usize {
         if let State::Whole(whole) = &self.state { whole.combined() } else { 0 }
     }
@@ -274,7 +284,7 @@ impl Op {
         }
     }
 
-    /// What this rank gets, once all is done.
+    /// Outcome for this rank, once all is done.
     pub fn outcome(self) -> Outcome {
         let (kind, root) = (self.call, self.fingerprint.root.unwrap_or(0));
         match self.state {
@@ -287,9 +297,8 @@ impl Op {
     /// The ranks whose messages have not come, and those that did not ask for what is left to send.
     pub fn waits(&self) -> Vec<Wait> {
         let wait = |rank: u32| {
-            let heard = self.heard[rank as usize];
-            let wait =
-                Wait { rank, since: heard.unwrap_or(self.begun), has_called: heard.is_some() };
+            let at = self.received_at[rank as usize];
+            let wait = Wait { rank, since: at.unwrap_or(self.begun), has_called: at.is_some() };
             self.is_waiting_for(rank, wait.has_called).then_some(wait)
         };
         (0..self.place.ranks).filter(|&rank| self.place.is_other(rank)).filter_map(wait).collect()

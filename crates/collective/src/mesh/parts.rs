@@ -28,23 +28,23 @@ pub(super) struct Parts {
     slots: Vec<Slot>,
 }
 
-/// What this rank has for the others.
+/// Data of this rank for the others.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// The same bytes.
+    /// The same bytes for all.
     Same(Vec<u8>),
     /// For each rank its own.
     Each(Vec<Vec<u8>>),
 }
 
-/// What a rank has for this one.
+/// Data of a rank for this one.
 #[derive(Debug)]
 enum Slot {
     /// Nothing.
     Closed,
     /// Nothing came yet.
     Awaited,
-    /// This much.
+    /// The chunks that have come.
     Filling(Filling),
 }
 
@@ -100,7 +100,7 @@ impl Parts {
         self.gives[rank as usize].as_ref().map_or(0, Stream::bytes_left)
     }
 
-    /// Whether a rank has something for this one.
+    /// True if a rank has something for this one.
     pub fn expects(&self, rank: u32) -> bool {
         !matches!(self.slots[rank as usize], Slot::Closed)
     }
@@ -118,13 +118,13 @@ impl Parts {
         })
     }
 
-    /// Whether everything has come, and everything has left.
+    /// True if everything has come, and everything has left.
     pub fn is_done(&self) -> bool {
         self.gives.iter().flatten().all(Stream::is_sent)
             && (0..self.place.ranks).all(|rank| !self.awaits(rank))
     }
 
-    /// Whether something of a rank has not come.
+    /// True if something of a rank has not come.
     pub fn awaits(&self, rank: u32) -> bool {
         match &self.slots[rank as usize] {
             Slot::Closed => false,
@@ -133,12 +133,12 @@ impl Parts {
         }
     }
 
-    /// Whether the transfer to a rank stands still until the rank has called.
+    /// True if the transfer to a rank stands still until the rank has called.
     pub fn is_held(&self, rank: u32) -> bool {
         self.gives[rank as usize].as_ref().is_some_and(|stream| self.place.holds(stream))
     }
 
-    /// What this rank gets, once all is done.
+    /// Outcome for this rank, once all is done.
     pub fn outcome(self, kind: OperationKind, root: u32) -> Outcome {
         let is_root = self.place.rank == root;
         match kind {
@@ -153,7 +153,7 @@ impl Parts {
         }
     }
 
-    /// What each rank had for this one, and this one for itself.
+    /// Data of each rank for this one, and of this one for itself.
     fn into_parts(self) -> Vec<Vec<u8>> {
         let mut parts: Vec<Vec<u8>> = self.slots.into_iter().map(Slot::into_bytes).collect();
         let here = self.place.rank;

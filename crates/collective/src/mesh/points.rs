@@ -23,7 +23,7 @@ pub(super) struct Points {
     transfers: u64,
     sends: BTreeMap<PointKey, Send>,
     receives: BTreeMap<PointKey, Receive>,
-    /// How many there were so far, by rank and tag.
+    /// Number of transfers so far, by rank and tag.
     sent: BTreeMap<(u32, u64), u64>,
     received: BTreeMap<(u32, u64), u64>,
     /// Receives from any rank that no transfer has been matched with, by tag.
@@ -47,14 +47,14 @@ struct Receive {
     filling: Option<Filling>,
 }
 
-/// What a chunk changed.
+/// Effect of a chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Nobody waited for it.
     Refused,
     /// It was taken in.
     Taken {
-        /// Its sender has to be told that it may go on.
+        /// True if its sender must learn that it may go on.
         needs_go: bool,
     },
     /// It was the last one.
@@ -202,7 +202,7 @@ impl Points {
         }
     }
 
-    /// Whether a transfer from another rank was not asked for yet.
+    /// True if a transfer from another rank was not asked for yet.
     pub fn is_early(&self, (from, tag, number): PointKey) -> bool {
         number >= self.received.get(&(from, tag)).copied().unwrap_or(0)
     }

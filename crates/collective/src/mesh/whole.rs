@@ -20,18 +20,18 @@ pub(super) struct Whole {
     /// The data of this rank. The outcome takes its place chunk by chunk: what comes back of a chunk
     /// cannot come before the chunk has left.
     bytes: Vec<u8>,
-    /// How many ranks have to give before a chunk of this rank's slice can be combined.
+    /// Number of ranks that must give before a chunk of this rank's slice can be combined.
     awaited: u32,
-    /// What they give for each chunk.
+    /// Data that they give for each chunk.
     given: Vec<Given>,
     /// The chunks of this rank's slice that can be shared, as they became so.
     combined: Vec<u64>,
-    /// What this rank gives to each owner, and shares with each reader.
+    /// Transfers of this rank to each owner, and of shared chunks to each reader.
     gives: Vec<Option<Stream>>,
     shares: Vec<Option<Stream>>,
-    /// What the owners share with this rank.
+    /// Chunks that the owners have shared with this rank.
     shared: Vec<Option<Bits>>,
-    /// Where chunks are combined.
+    /// Buffer in which chunks are combined.
     scratch: Vec<u8>,
 }
 
@@ -112,18 +112,18 @@ impl Whole {
         streams[rank as usize].as_ref().map_or(0, Stream::bytes_left)
     }
 
-    /// How many chunks can be shared so far.
+    /// Number of chunks that can be shared so far.
     pub fn combined(&self) -> usize {
         self.combined.len()
     }
 
-    /// How what a rank shares with this one is cut. `None` if nothing is to come.
+    /// Grid of the data that a rank shares with this one. `None` if none is expected.
     pub fn expected_share(&self, owner: u32) -> Option<Grid> {
         self.shared[owner as usize].as_ref()?;
         self.slice(owner).map(|(grid, _)| grid)
     }
 
-    /// How what a rank gives to this one is cut. `None` if nothing is to come.
+    /// Grid of the data that a rank gives to this one. `None` if none is expected.
     pub fn expected_give(&self, giver: u32) -> Option<Grid> {
         let (grid, _) = self.slice(self.place.rank)?;
         self.layout.givers.has(giver).then_some(grid)
@@ -183,7 +183,7 @@ impl Whole {
         own.copy_from_slice(&self.scratch);
     }
 
-    /// Whether everything has come, and everything has left.
+    /// True if everything has come, and everything has left.
     pub fn is_done(&self) -> bool {
         let is_here = |arrivals: &Option<Bits>| arrivals.as_ref().is_none_or(Bits::is_full);
         self.combined.len() == self.given.len()
@@ -195,7 +195,7 @@ impl Whole {
         self.gives.iter().chain(&self.shares).flatten()
     }
 
-    /// Whether something of a rank has not come.
+    /// True if something of a rank has not come.
     pub fn awaits(&self, rank: u32) -> bool {
         let lacks = |given: &Given| match given.parts.get(rank as usize) {
             Some(part) => part.is_none(),
@@ -207,13 +207,13 @@ impl Whole {
             || (awaits_give && self.given.iter().any(lacks))
     }
 
-    /// Whether a transfer to a rank stands still until the rank has called.
+    /// True if a transfer to a rank stands still until the rank has called.
     pub fn is_held(&self, rank: u32) -> bool {
         let streams = [&self.gives[rank as usize], &self.shares[rank as usize]];
         streams.into_iter().flatten().any(|stream| self.place.holds(stream))
     }
 
-    /// What this rank gets, once all is done.
+    /// Outcome for this rank, once all is done.
     pub fn outcome(self, kind: OperationKind) -> Outcome {
         let own = self.layout.slices[self.place.rank as usize].clone();
         match (kind, own) {
@@ -226,7 +226,7 @@ impl Whole {
     }
 }
 
-/// Where a chunk of a slice that begins at `start` is in the whole.
+/// Range in the whole of a chunk of a slice that begins at `start`.
 fn place_of(grid: Grid, start: usize, chunk: u64) -> Option<Range<usize>> {
     let range = grid.range(chunk)?;
     Some(start + range.start..start + range.end)

@@ -15,7 +15,7 @@ pub struct Config {
     /// Most bytes of a message; a piece is as many of them as there are workers. Default 1 MiB: long
     /// enough that a flow reaches full speed, short enough that a piece is soon around.
     pub chunk_bytes: u64,
-    /// How many pieces may be on the way at once. Default 4: while one waits for its next round, the
+    /// Most pieces in flight at once. Default 4: while one waits for its next round, the
     /// others use the link.
     pub pieces_in_flight: u32,
     /// The class that packets travel in.
@@ -41,7 +41,7 @@ impl Config {
         }
     }
 
-    /// Whether the settings can work together. Returns the values of a chunk.
+    /// Checks that the settings can work together. Returns the values of a chunk.
     pub(super) fn check(&self) -> Result<u64, ConfigError> {
         check_nodes("members", &self.members)?;
         node_at("rank", &self.members, self.rank)?;

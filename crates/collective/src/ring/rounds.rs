@@ -1,4 +1,4 @@
-//! Which segment goes on when.
+//! Order in which segments go around.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use thalweg_wire::frame::{CalledOperation, SumFrame};
 
 use crate::block::{Block, VALUE_BYTES};
 use crate::call::{Care, SumCall};
-use crate::carrier::{Leg, NumberedMessage, Want};
+use crate::carrier::{NumberedMessage, Phase, Want};
 use crate::delivery::Delivery;
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::{Offer, Part};
@@ -40,7 +40,7 @@ pub struct Rounds {
     /// The first piece that this worker has not begun.
     unbegun: u64,
     progress: Window<Progress>,
-    /// What came for operations that were not submitted here yet, by piece and round.
+    /// Messages that came for operations that were not submitted here yet, by piece and round.
     early: BTreeMap<(u64, u64), NumberedMessage>,
 }
 
@@ -70,7 +70,7 @@ impl Rounds {
         }
     }
 
-    /// How far beyond the oldest piece one may be that the predecessor sends. Others may have
+    /// Distance of the furthest piece that the predecessor may send beyond the oldest one. Others may have
     /// finished all that this worker has begun, and have begun as many again.
     fn span(&self) -> u64 {
         2 * self.pieces_in_flight
@@ -149,12 +149,12 @@ impl Rounds {
         (block, coverage): (Block, Coverage),
     ) -> Result<(), Failure> {
         let index = piece * self.neighbours.rounds() + round;
-        let leg = self.neighbours.leg(round);
+        let phase = self.neighbours.phase(round);
         // A segment is lost bit by bit on the hops of the first half.
         let loss = care.loss.map(|loss| loss.divided(self.neighbours.workers - 1));
         let (care, frame) = (Care { loss, ..care }, Some(SumFrame::Values(called)));
         let message = NumberedMessage::new(index, block);
-        let message = NumberedMessage { care, leg, frame, coverage, ..message };
+        let message = NumberedMessage { care, phase, frame, coverage, ..message };
         Ok(post.send(self.neighbours.successor, message)?)
     }
 
@@ -238,10 +238,10 @@ impl Part for Rounds {
             return Ok(Want::Never);
         }
         let range = self.neighbours.segment(found.range, round + 1);
-        match self.neighbours.leg(round) {
+        match self.neighbours.phase(round) {
             _ if bytes != (range.end - range.start) * VALUE_BYTES => Err(Failure::Mismatch(src)),
-            Leg::Gradient => Ok(Want::Gradient),
-            Leg::Result => Ok(Want::Result(None)),
+            Phase::Gradient => Ok(Want::Gradient),
+            Phase::Result => Ok(Want::Result(None)),
         }
     }
 
@@ -327,7 +327,7 @@ impl Neighbours {
         Ok(true)
     }
 
-    /// How many messages of a piece a worker sends, and receives.
+    /// Number of messages of a piece that a worker sends, and receives.
     fn rounds(&self) -> u64 {
         2 * (self.workers - 1)
     }
@@ -341,9 +341,9 @@ impl Neighbours {
         ranks
     }
 
-    /// Whether a message of a round goes into a sum or is one.
-    fn leg(&self, round: u64) -> Leg {
-        if round + 1 < self.workers { Leg::Gradient } else { Leg::Result }
+    /// Phase of the message of a round: it goes into a sum, or is one.
+    fn phase(&self, round: u64) -> Phase {
+        if round + 1 < self.workers { Phase::Gradient } else { Phase::Result }
     }
 
     /// The values of a piece that this worker sends in a round.

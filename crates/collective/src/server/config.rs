@@ -22,10 +22,10 @@ pub struct Config {
     /// these have this many bytes. Default none: a short tensor is the work of one server, whose link carries
     /// it once for each worker.
     pub least_chunk_bytes: Option<u64>,
-    /// How many chunks of one server a worker may be ahead of the oldest that has no sum. Default 8:
+    /// Number of chunks of one server that a worker may be ahead of the oldest that has no sum. Default 8:
     /// with less, one server runs dry while sums come back; with more, little is gained.
     pub chunks_in_flight: u32,
-    /// How many chunks a worker pushes to one server at the same time. Default 2: one would have to
+    /// Number of chunks that a worker pushes to one server at the same time. Default 2: one would have to
     /// gain speed before it fills the link, more would all be complete at the same late moment.
     pub pushes_at_once: u32,
     /// The class that packets travel in.
@@ -62,7 +62,7 @@ impl Config {
         Config { rank, server, ..self }
     }
 
-    /// Whether the settings can work together. Returns the values of a chunk.
+    /// Checks that the settings can work together. Returns the values of a chunk.
     pub(super) fn check(&self) -> Result<u64, ConfigError> {
         check_nodes("workers", &self.workers)?;
         check_nodes("servers", &self.servers)?;

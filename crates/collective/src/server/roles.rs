@@ -10,13 +10,13 @@ use super::sums::{self, Sums};
 use super::worker::{self, Worker};
 use crate::block::VALUE_BYTES;
 use crate::call::SumCall;
-use crate::carrier::{Leg, NumberedMessage, Want};
+use crate::carrier::{NumberedMessage, Phase, Want};
 use crate::event::{Event, Failure, SubmitError};
 use crate::member::{Offer, Part};
 use crate::plan::Plan;
 use crate::post::{Post, STOP_MESSAGE};
 
-/// What a host does: worker, server, or both.
+/// Roles of a host: worker, server, or both.
 ///
 /// The push of chunk c is message 2c of a worker, its sum message 2c + 1 of a server, so a host with
 /// both roles numbers no two messages to one peer alike.
@@ -26,10 +26,10 @@ pub struct Roles {
     worker: Option<(usize, Worker)>,
     server: Option<(usize, Sums)>,
     chunk_values: u64,
-    /// What the two roles of this host have for each other.
+    /// Messages between the two roles of this host.
     local: VecDeque<Local>,
     /// True if another node has reported that operations differ: this node does not report it again.
-    was_told: bool,
+    is_reported: bool,
 }
 
 /// A message that does not leave the host.
@@ -56,7 +56,7 @@ impl Roles {
         let server =
             config.server.map(|index| (index as usize, Sums::new(workers.len(), chunks_in_flight)));
         let local = VecDeque::new();
-        Roles { workers, servers, worker, server, chunk_values, local, was_told: false }
+        Roles { workers, servers, worker, server, chunk_values, local, is_reported: false }
     }
 
     /// Pushes what may be pushed.
@@ -105,9 +105,9 @@ impl Roles {
             sums::Intake::Mismatch => return Err(Failure::Mismatch(self.workers[rank])),
             sums::Intake::Taken => {}
             sums::Intake::Complete(block, coverage) => {
-                let (leg, frame) = (Leg::Result, called.map(SumFrame::Values));
+                let (phase, frame) = (Phase::Result, called.map(SumFrame::Values));
                 let sum = NumberedMessage::new(index + 1, block);
-                let sum = NumberedMessage { care, leg, frame, coverage, ..sum };
+                let sum = NumberedMessage { care, phase, frame, coverage, ..sum };
                 self.send_sum(post, &sum)?;
             }
         }
@@ -162,7 +162,7 @@ impl Roles {
     fn on_stop(&mut self, src: NodeId, frame: Option<SumFrame>) -> Result<(), Failure> {
         match frame {
             Some(SumFrame::Stop(mismatch)) if self.others().contains(&src) => {
-                self.was_told = true;
+                self.is_reported = true;
                 Err(Failure::Differs(mismatch))
             }
             _ => Ok(()),
@@ -277,7 +277,7 @@ impl Part for Roles {
 
     fn abandon(&mut self, post: &mut Post, failure: Failure) {
         if let Failure::Differs(mismatch) = failure
-            && !self.was_told
+            && !self.is_reported
         {
             for node in self.others() {
                 post.send_stop(node, mismatch);

@@ -41,7 +41,7 @@ struct First {
     bytes: u64,
 }
 
-/// What became of a contribution.
+/// Outcome of a contribution.
 pub(super) enum Intake {
     /// Nobody waited for it.
     Unexpected,
@@ -75,7 +75,7 @@ impl Sums {
         }
     }
 
-    /// Whether it waits for what a worker contributes to the chunk with this number.
+    /// True if it waits for a worker's contribution to the chunk with this number.
     pub fn wants(&mut self, rank: usize, number: u64) -> bool {
         let sum = self.sums.slot(number, self.chunks_in_flight);
         let has = |sum: &Sum| sum.waiting.get(rank).is_some_and(Option::is_some);

@@ -27,13 +27,13 @@ pub(super) struct Worker {
 struct Lane {
     /// The first that was not pushed.
     unpushed: u64,
-    /// How many pushes are on the way.
+    /// Number of pushes in flight.
     pushes: u32,
-    /// Which of those that were pushed have their sum.
+    /// By pushed chunk, true if it has its sum.
     has_sum: Window<bool>,
 }
 
-/// What became of a sum.
+/// Outcome of a sum.
 pub(super) enum Intake {
     /// Nobody waited for it.
     Unexpected,
@@ -82,7 +82,7 @@ impl Worker {
         Some((chunk, care, called, Block::copy(tensor, range, form)))
     }
 
-    /// A push is no longer on the way.
+    /// A push is no longer in flight.
     pub fn on_pushed(&mut self, chunk: u64) {
         let lane = (chunk % self.lanes.len() as u64) as usize;
         self.lanes[lane].pushes -= 1;
@@ -132,11 +132,11 @@ impl Worker {
             return Intake::Unexpected;
         };
         // A server adds only what is of one operation, so this is about the server.
-        let is_ours = frame.is_none_or(|frame| match frame {
+        let is_same = frame.is_none_or(|frame| match frame {
             SumFrame::Values(theirs) => found.called.is_same(&theirs),
             SumFrame::Stop(_) => false,
         });
-        if !is_ours || !block.fits(found.tensor, &found.range, frame.is_some()) {
+        if !is_same || !block.fits(found.tensor, &found.range, frame.is_some()) {
             return Intake::Mismatch;
         }
         let everybody: Vec<u32> = (0..self.ranks).collect();

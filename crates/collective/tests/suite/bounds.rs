@@ -6,7 +6,7 @@ use thalweg_values::Tensor;
 use crate::group::{Collective, rings, servers};
 use crate::stage::{RATE, play};
 
-/// Runs one tensor of so many bytes at each worker.
+/// Runs one tensor of `bytes` bytes at each worker.
 fn time_of<M: Collective>(machines: Vec<M>, workers: u64, bytes: u64) -> Span {
     let script = |_| vec![Tensor::Length(bytes / 4)];
     play(machines, (0..workers).map(script).collect(), 0.0).took
@@ -15,7 +15,7 @@ fn time_of<M: Collective>(machines: Vec<M>, workers: u64, bytes: u64) -> Span {
 /// Short chunks, so that filling and draining the pipeline takes little of the time.
 const CHUNK_BYTES: u64 = 512 << 10;
 
-/// How many times as long as the bare payload of `share` tensors on one link.
+/// Time of a run, as a multiple of the time that the bare payload of `share` tensors takes on one link.
 fn slowdown(took: Span, share: f64, bytes: u64) -> f64 {
     took.as_s_f64() / (RATE.serialization(Bytes::new(bytes)).as_s_f64() * share)
 }

@@ -44,7 +44,7 @@ fn scripts(workers: u32) -> Vec<Vec<Tensor>> {
     (0..workers).map(|rank| LENGTHS.map(|values| tensor(rank, values)).to_vec()).collect()
 }
 
-/// How many values of each worker are missing from a result. Everything else in it must be right.
+/// Number of values of each worker that are missing from a result. Everything else in it must be right.
 pub fn missing(result: &Tensor, workers: u32) -> Vec<u64> {
     let values = result.values().expect("values went in");
     let mut missing = vec![0; workers as usize];
@@ -58,7 +58,7 @@ pub fn missing(result: &Tensor, workers: u32) -> Vec<u64> {
     missing
 }
 
-/// What is reported to be missing is what the bits of a result lack.
+/// Checks that the reported coverage lacks exactly the bits that a result lacks.
 pub fn check_coverage(result: &Tensor, coverage: &Coverage, workers: u32) {
     let values = result.values().expect("values went in");
     let mut present = vec![(1_u32 << workers) - 1; values.len()];
@@ -167,7 +167,7 @@ fn count(results: &[(u64, Tensor, Coverage)], wanted: f32) -> usize {
     values.flatten().filter(|value| **value == wanted).count()
 }
 
-/// Parameters that were lost keep the value of the round before; where there is none, none is lost.
+/// Parameters that were lost keep the value of the round before; without such values, nothing is lost.
 // spec: M-07 machine
 #[test]
 fn lost_results_keep_older_values_and_exist_only_where_there_are_some() {
@@ -265,7 +265,7 @@ impl thalweg_fabric::Director<server::Node> for Order {
 }
 
 #[test]
-fn workers_with_different_tensors_are_told() {
+fn workers_with_different_tensors_learn_it() {
     let mut shuttle = Shuttle::new(ring(2, 0.1, |_| ()), 1);
     shuttle.submit(0, Tensor::from(vec![1.0; 100]));
     shuttle.submit(1, Tensor::from(vec![1.0; 200]));

@@ -10,7 +10,7 @@ use crate::group::{Collective, rings, servers};
 use crate::oracle::{bits, in_rank_order, in_ring_order, tensors};
 use crate::shuttle::{Shuttle, Sums};
 
-/// What a run is about.
+/// Parameters of a run.
 #[derive(Clone, Debug)]
 struct Scene {
     workers: u32,

@@ -1,4 +1,4 @@
-//! What members do when others are gone, work on something else, or send nonsense.
+//! Behaviour of members when others are gone, work on something else, or send nonsense.
 
 use thalweg_collective::{Event, Failure, SubmitError};
 use thalweg_core::{Element, Fingerprint, NodeId, Operation};

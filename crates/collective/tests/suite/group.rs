@@ -4,7 +4,7 @@ use thalweg_collective::{Counters, Event, Failure, SubmitError, SumCall, ring, s
 use thalweg_core::{Check, NodeId, Operation, Reports, Time};
 use thalweg_values::Tensor;
 
-/// What both collectives can do.
+/// Operations that both collectives have.
 pub trait Collective: Reports<Event = Event> + Check {
     fn submit(&mut self, now: Time, tensor: Tensor) -> Result<Operation, SubmitError>;
     fn submit_call(&mut self, now: Time, call: SumCall) -> Result<Operation, SubmitError>;

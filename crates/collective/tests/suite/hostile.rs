@@ -52,7 +52,7 @@ fn framed(number: u64, bytes: usize) -> Box<[u8]> {
     message.into()
 }
 
-/// How many operations have ended.
+/// Number of operations that have ended.
 fn ended<M: Collective>(machine: &mut M) -> usize {
     std::iter::from_fn(|| machine.poll_event()).count()
 }
@@ -107,7 +107,7 @@ fn a_sum_comes_from_the_server_of_its_chunk_alone() {
 #[test]
 fn what_lies_too_far_ahead_is_refused() {
     let mut ring = rings(3, |config| config.pieces_in_flight = 2).swap_remove(0);
-    // Four rounds a piece. Nobody can be four pieces ahead, and no sum is there before ours is in it.
+    // Four rounds a piece. Nobody can be four pieces ahead, and no sum is there before this rank's values are in it.
     deliver(&mut ring, NodeId(2), &[(4 * 3 + 1, 4, false), (4 * 4, 4, false), (2, 4, false)]);
     assert_eq!(ring.counters().refused_messages, 2);
     let mut node = servers(3, 0, 2, |config| config.chunks_in_flight = 2).swap_remove(0);

@@ -13,7 +13,7 @@ use crate::group::Collective;
 /// Rate of every host's cable.
 pub const RATE: Rate = Rate::from_gbps(100);
 
-/// How a run went.
+/// Outcome of a run.
 pub struct Played {
     /// When the last worker finished.
     pub took: Span,
@@ -21,7 +21,7 @@ pub struct Played {
     pub sums: Vec<Vec<Tensor>>,
     /// The coverage of each of them.
     pub coverages: Vec<Vec<Coverage>>,
-    /// Packets that were lost on the way.
+    /// Packets that were lost in flight.
     pub lost_packets: u64,
 }
 

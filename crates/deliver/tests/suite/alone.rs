@@ -1,4 +1,4 @@
-//! What an endpoint does when the other one is silent, late or forgetful.
+//! Behaviour of an endpoint when the other one is silent, late or forgetful.
 
 use std::sync::Arc;
 
@@ -68,16 +68,17 @@ fn a_receiver_gives_up_a_sender_that_is_gone() {
     assert_eq!(failure(&pair.ends(1)), Failure::Silent);
 }
 
-/// Who learns sizes from offers is told once, and the sender hears of the buffer and of nothing else.
+/// A receiver that learns sizes from offers gets each offer once, and the sender learns of the buffer and of nothing
+/// else.
 #[test]
-fn an_offer_without_a_buffer_is_told_and_accepted_in_one_round_trip() {
+fn an_offer_without_a_buffer_is_reported_and_accepted_in_one_round_trip() {
     let mut pair = Pair::new(&config());
     send(&mut pair, 7, 100);
     let offer = pair.sends(0, 9);
     pair.hand(1, offer);
     let offered = pair.nodes[1].poll_offer().expect("it was offered");
     assert_eq!(offered, Offered { name: name(0, 7), tensor_bytes: 400, layer: 0, note: None });
-    assert_eq!(pair.nodes[1].poll_offer(), None, "told once");
+    assert_eq!(pair.nodes[1].poll_offer(), None, "reported once");
     pair.nodes[1].post_receive(pair.now, buffer(7, 100, 0.0)).unwrap();
     let verbs: Vec<_> = pair.sends(1, 9).iter().map(Read::verb).collect();
     assert_eq!(verbs, [Some(Verb::Accept { loss: 0 })]);
@@ -136,9 +137,9 @@ fn a_receiver_that_lost_its_memory_gets_everything_again() {
     let mut pair = Pair::new(&config);
     pair.nodes[1].post_receive(pair.now, buffer(7, 1_600, 0.0)).unwrap();
     let sent = send(&mut pair, 7, 1_600);
-    // Half of it arrives, and the sender is told so.
+    // Half of it arrives, and the sender learns it.
     let mut passed = 0;
-    let mut told = false;
+    let mut has_bitmap = false;
     for _ in 0..200 {
         pair.wait(Span::from_us(50));
         let packets = pair.sends(0, 20).into_iter().filter(|packet| {
@@ -148,13 +149,14 @@ fn a_receiver_that_lost_its_memory_gets_everything_again() {
         let packets: Vec<_> = packets.collect();
         pair.hand(1, packets);
         let answers = pair.sends(1, 20);
-        told |= answers.iter().any(|packet| matches!(packet.verb(), Some(Verb::Bitmap { .. })));
+        has_bitmap |=
+            answers.iter().any(|packet| matches!(packet.verb(), Some(Verb::Bitmap { .. })));
         pair.hand(0, answers);
-        if told {
+        if has_bitmap {
             break;
         }
     }
-    assert!(told);
+    assert!(has_bitmap);
     pair.nodes[1] = Pair::new(&config).nodes.into_iter().nth(1).unwrap();
     pair.nodes[1].post_receive(pair.now, buffer(7, 1_600, 0.0)).unwrap();
     pair.talk(|_| false);

@@ -98,7 +98,7 @@ fn gradient(rng: &mut Rng, segments: usize) -> Arc<Tensor> {
     Arc::new(Tensor::Values(values.collect()))
 }
 
-/// What each of so many workers has to send when a model has learnt for some steps.
+/// Gradients of each of `workers` workers when a model has learnt for some steps.
 fn gradients(model: &Recipe, seed: u64) -> Vec<Arc<Tensor>> {
     const STEPS: usize = 20;
     let (task, mut network) = (model.task(seed), model.network(seed));
@@ -154,7 +154,7 @@ fn full_queues_drop_the_unimportant_and_mark_the_others() {
 fn an_incast_ends_sooner_where_a_queue_lowers_rates_once() {
     let mut rng = Rng::new(1);
     let tensors: Vec<_> = (0..SENDERS).map(|_| gradient(&mut rng, 600)).collect();
-    let [published, ours] = [as_published(), config()].map(|config| {
+    let [published, default] = [as_published(), config()].map(|config| {
         let mut script = Script::new(incast(&tensors, 0.3, |_| 0));
         let topology = OneSwitch { hosts: SENDERS + 1, host_cable: cable() }.build().unwrap();
         let fabric = play(topology, &selective(), &config, 1, &mut script);
@@ -163,14 +163,14 @@ fn an_incast_ends_sooner_where_a_queue_lowers_rates_once() {
         (last.expect("all arrive").since(Time::ZERO), resent.sum::<u64>())
     });
     println!(
-        "published: {} and {} sent again; ours: {} and {}",
-        published.0, published.1, ours.0, ours.1
+        "published: {} and {} sent again; default: {} and {}",
+        published.0, published.1, default.0, default.1
     );
-    assert!(ours.0 * 2 < published.0, "{ours:?}, {published:?}");
-    assert!(ours.1 < 600 * u64::from(SENDERS), "{ours:?}");
+    assert!(default.0 * 2 < published.0, "{default:?}, {published:?}");
+    assert!(default.1 < 600 * u64::from(SENDERS), "{default:?}");
 }
 
-/// What full queues dropped because it could not be marked.
+/// Number of packets that full queues dropped because they could not be marked.
 fn unmarkable(fabric: &Fabric<Checked<Endpoint>>) -> u64 {
     let at = DropReason::ALL.iter().position(|reason| *reason == DropReason::Unmarkable);
     fabric.stats().dropped_packets[at.expect("it is one of all")]
@@ -235,7 +235,7 @@ fn selective_dropping_keeps_more_of_the_norm_than_random_dropping() {
     }
 }
 
-/// Where the sender sprays, every spine carries its share.
+/// Every spine carries its share when the sender sprays.
 // spec: M-02 simulator
 #[test]
 fn packets_are_spread_over_all_paths() {

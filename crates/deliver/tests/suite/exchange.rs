@@ -1,4 +1,4 @@
-//! What two endpoints say to each other, packet by packet.
+//! Exchanges of two endpoints, packet by packet.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn packets_stand_alone_in_any_order_and_nothing_comes_after_the_end() {
     let after = pair.nodes[1].stats();
     assert_eq!((after.late, after.arrived), (before.late + 10, before.arrived));
     assert_eq!(pair.ends(1), []);
-    // The first "stop" is lost. The late packets that asked for an echo are told again.
+    // The first "stop" is lost. The late packets that asked for an echo are answered again.
     let answers = pair.sends(1, 99);
     assert!(answers.iter().filter(|packet| packet.verb() == Some(Verb::Stop)).count() >= 2);
     pair.hand(0, answers.into_iter().skip(1));

@@ -14,7 +14,7 @@ use thalweg_wire::tag::{Key, seal};
 use crate::shuttle::{Owned, Pair, Read, buffer, name};
 use crate::values::{Numbers, tensor};
 
-/// What is said about one of a few tensors, true or not.
+/// Packet about one of a few tensors, true or not.
 #[derive(Clone, Debug)]
 enum Forged {
     Data { offset: u64, payload_bytes: u16, echo: bool },
@@ -192,7 +192,7 @@ proptest! {
 }
 
 #[test]
-fn without_the_key_nobody_is_heard() {
+fn without_the_key_no_packet_is_taken() {
     let key = Key(*b"the key of a job");
     let mut pair = Pair::new(&Config {
         credentials: Credentials { key: Some(key), ..config().credentials },
@@ -207,7 +207,7 @@ fn without_the_key_nobody_is_heard() {
     pair.talk(|_| false);
     assert_eq!(received(&pair.ends(1)), [&*sent]);
     assert_eq!(pair.ends(0).len(), 1);
-    // The same packet, sealed, is heard.
+    // The same packet, sealed, is taken.
     pair.nodes[0].post_send(pair.now, SendCall::new(name(1, 8), sent)).unwrap();
     stop = packet(1, 0, 8, &Forged::Control(Verb::Stop), 0);
     seal(&mut stop.header, &key);

@@ -1,4 +1,4 @@
-//! How soon what was lost is sent again.
+//! Delay before lost segments are sent again.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn config() -> Config {
     Config { segment_bytes: 64, start: Start::AtOnce, ..Config::default() }
 }
 
-/// Node 0 sends so many segments to node 1, which has a buffer for all of them.
+/// Node 0 sends this number of segments to node 1, which has a buffer for all of them.
 fn exchange(pair: &mut Pair, operation: u64, segments: usize) {
     let values = segments * SEGMENT;
     pair.nodes[1].post_receive(pair.now, buffer(operation, values, 0.0)).expect("a new name");
@@ -35,7 +35,7 @@ fn operations(packets: &[Owned]) -> Vec<u64> {
     packets.iter().filter_map(Read::data).map(|data| data.name.operation).collect()
 }
 
-/// Whoever waits for a tensor has waited longest for its last segments.
+/// A receiver of a tensor has waited longest for its last segments.
 // spec: M-03, M-11 machine
 #[test]
 fn what_is_sent_again_goes_before_what_was_posted_later() {
@@ -59,8 +59,8 @@ fn what_is_sent_again_goes_before_what_was_posted_later() {
     assert_eq!(operations(&packets)[1..], [2, 2, 2]);
 }
 
-/// The times at which node 0 asks what has arrived, when so many of its probes are lost and nothing of
-/// what it sent before the first came through; and when it sent that again.
+/// The times at which node 0 asks what has arrived, when the first `lost_probes` of its probes are lost and nothing of
+/// what it sent before them came through; and when it sent that again.
 fn asked(config: &Config, lost_probes: usize) -> (Vec<Time>, Vec<Time>) {
     let mut pair = Pair::new(config);
     // An earlier tensor measures the path.
@@ -113,11 +113,11 @@ fn one_lost_probe_is_no_congestion() {
     assert!(three > none * 2, "{none}, {three}");
 }
 
-/// Where all packets that ask for an echo are lost, nobody knows how long one takes. It asks when a
+/// Round-trip time is unknown while all packets that ask for an echo are lost. It asks when a
 /// congested path would have answered, not when a retransmission were due.
 // spec: M-06 machine
 #[test]
-fn who_has_heard_no_echo_asks_when_one_would_be_late() {
+fn a_sender_without_an_echo_asks_when_one_would_be_late() {
     let waits = RtoLimits { initial: Span::from_ms(10), ..Config::default().waits };
     let config = Config { waits, ..config() };
     let mut pair = Pair::new(&config);

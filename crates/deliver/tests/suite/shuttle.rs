@@ -41,7 +41,7 @@ impl Pair {
         Pair { nodes: [endpoint(1), endpoint(2)], now: Time::ZERO + Span::from_s(1) }
     }
 
-    /// What a node sends now, at most `room` packets.
+    /// Packets that a node sends now, at most `room`.
     pub fn sends(&mut self, node: usize, room: usize) -> Vec<Owned> {
         let mut outbox = TestOutbox::with_room(NodeId(node as u32), room);
         self.nodes[node].poll_transmit(self.now, &mut outbox);

@@ -38,7 +38,7 @@ struct Plan {
     transfers: Vec<Transfer>,
 }
 
-/// What happened over all seeds: each must have happened.
+/// Events over all seeds: each must have happened.
 #[derive(Debug, Default)]
 pub struct Met {
     exact: u64,

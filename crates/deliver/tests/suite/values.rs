@@ -4,7 +4,7 @@ use half::bf16;
 use thalweg_deliver::{Lost, Received};
 use thalweg_values::Tensor;
 
-/// Which numbers a tensor has.
+/// Kind of numbers in a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Numbers {
     Length,

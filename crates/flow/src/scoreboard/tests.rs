@@ -9,7 +9,7 @@ const REORDERING: u64 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Unsent,
-    OnTheWay { transmission: u64 },
+    InFlight { transmission: u64 },
     Arrived,
     Lost,
 }
@@ -47,7 +47,7 @@ impl Model {
     }
 
     fn send(&mut self, index: u32) {
-        self.states[index as usize] = State::OnTheWay { transmission: self.transmissions };
+        self.states[index as usize] = State::InFlight { transmission: self.transmissions };
         self.resend.retain(|&other| other != index);
         self.transmissions += 1;
     }
@@ -89,7 +89,7 @@ impl Model {
     fn give_up(&mut self, mut is_lost: impl FnMut(u64) -> bool) -> Option<u64> {
         let mut given_up: Vec<(u64, u32)> = Vec::new();
         for (index, state) in (0..).zip(&mut self.states) {
-            if let State::OnTheWay { transmission } = *state
+            if let State::InFlight { transmission } = *state
                 && is_lost(transmission)
             {
                 *state = State::Lost;
@@ -105,7 +105,7 @@ impl Model {
         self.probe = None;
         self.resend.clear();
         for (index, state) in (0..).zip(&mut self.states) {
-            if matches!(state, State::OnTheWay { .. } | State::Lost) {
+            if matches!(state, State::InFlight { .. } | State::Lost) {
                 *state = State::Lost;
                 self.resend.push(index);
             }
@@ -208,8 +208,8 @@ fn take(board: &mut Scoreboard, model: &mut Model, far: &mut Far, step: Step) {
 }
 
 fn compare(board: &Scoreboard, model: &Model) {
-    let on_the_way = model.count(|state| matches!(state, State::OnTheWay { .. }));
-    assert_eq!(board.in_flight_packets(), on_the_way);
+    let in_flight = model.count(|state| matches!(state, State::InFlight { .. }));
+    assert_eq!(board.in_flight_packets(), in_flight);
     assert_eq!(board.lost_count, model.count(|&state| state == State::Lost));
     assert_eq!(board.next_transmission(), model.transmissions);
     assert_eq!(board.is_complete(), model.cumulative() == PACKETS);
@@ -338,7 +338,7 @@ fn a_receivers_verdict_counts_once_for_each_first_missing_packet() {
     assert_eq!(verdict(&mut board, (6, 6), 1, true).lost_transmission, Some(1));
     assert_eq!(board.choose(100), Some(1));
     board.on_sent(1, 0);
-    // Others that were on the way say the same.
+    // Others that were in flight say the same.
     for packet in [7, 8] {
         let change = verdict(&mut board, (packet, packet.into()), 1, true);
         assert_eq!(change, Change { arrived: 1, lost_transmission: None, undone: None });

@@ -84,7 +84,7 @@ fn a_message_in_flight_takes_over_the_class_of_its_job() {
     assert_eq!(endpoint.retransmissions(), window as u64);
     endpoint.protocol_mut().set_class(rise, JobClass::InTurn(training(3)));
     assert_eq!(leave(&mut endpoint, rise), [], "nothing leaves for the same class");
-    // Who becomes less urgent overtakes nobody.
+    // A message that becomes less urgent overtakes nobody.
     endpoint.protocol_mut().set_class(fall, JobClass::InTurn(training(6)));
     assert_eq!(leave(&mut endpoint, fall), []);
     let mut again = Vec::new();

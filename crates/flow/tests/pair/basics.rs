@@ -1,4 +1,4 @@
-//! What happens on a network that does as it is told.
+//! Behaviour on a network without faults of its own.
 
 use thalweg_core::{Bytes, Dscp, Ecn, Machine, NodeId, Rate, Span, Tag, Tagger, Time};
 use thalweg_flow::{

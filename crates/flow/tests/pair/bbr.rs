@@ -10,7 +10,7 @@ use thalweg_transport::control::{Bbr, Cubic};
 
 use crate::network::{Faults, Network, Read};
 
-/// What the link holds in a round trip, in packets of 1,500 bytes.
+/// Packets of 1,500 bytes that the link holds in a round trip.
 const PRODUCT_PACKETS: usize = 83;
 
 /// The network gives every node a seed of its own.
@@ -69,8 +69,8 @@ fn losses_by_chance_cost_little() {
     assert!(cubic < 0.4 * lossy, "CUBIC: {cubic}, BBR: {lossy}");
 }
 
-/// Who begins later takes the queue of the first for a part of the way, and too large a share with it, until
-/// both look at the empty way together: as published. A hundred times slower than the other tests here, so
+/// A flow that begins later takes the queue of the first for a part of the path, and too large a share with it, until
+/// both see the uncongested path together: as published. A hundred times slower than the other tests here, so
 /// that those ten seconds are not many packets.
 #[test]
 fn two_flows_share_a_link_once_both_have_seen_it_empty() {

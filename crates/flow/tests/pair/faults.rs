@@ -206,7 +206,7 @@ fn lost_answers_cost_timeouts_but_nothing_arrives_twice() {
 }
 
 #[test]
-fn retransmissions_are_counted_while_a_message_is_on_the_way_and_after_it() {
+fn retransmissions_are_counted_while_a_message_is_sent_and_after_it() {
     let mut network = Network::new(2, &Config::default(), 0);
     network.filter = Box::new(|_, packet| packet.ack().is_none());
     network.start(0, 1, packets(10));

@@ -1,6 +1,6 @@
 //! A network for tests: every node has one interface, which sends one packet at a time, and packets
 //! take a while, get lost, come twice, or overtake each other. There may be a switch with strict
-//! priorities on their way.
+//! priorities along their path.
 //!
 //! The [shuttle](thalweg_core::testing::Shuttle) has neither rates nor delays, which congestion control is about. The
 //! fabric has both, and no place where a test could look at single packets, drop some of them or make others up.
@@ -27,7 +27,7 @@ pub fn random_control(rng: &mut Rng) -> Control {
     controls[rng.below(controls.len() as u64) as usize]
 }
 
-/// What the network does to packets, each with a probability.
+/// Faults of the network, each with a probability.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub loss: f64,
@@ -175,7 +175,7 @@ impl Network {
         self.now = until;
     }
 
-    /// How many packets wait for a port of the switch.
+    /// Number of packets that wait for a port of the switch.
     pub fn queued_packets(&self, port: usize) -> usize {
         self.ports[port].queues.iter().map(VecDeque::len).sum()
     }

@@ -14,7 +14,7 @@ use crate::network::{Faults, Network, Owned, Read, random_bytes, random_control}
 const SEEDS: u64 = 2_500;
 const SEGMENT: u32 = 1_000;
 
-/// Climbs by so many packets a priority, and sinks again, from the lowest.
+/// Climbs by `packets_each` packets a priority, and sinks again, from the lowest.
 struct Vee {
     packets_each: u64,
     top: u64,

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_was_said_counts_until_it_is_exceeded() {
+    fn an_announced_volume_counts_until_it_is_exceeded() {
         let mut bursts = Bursts::new(100_000);
         let step = bursts.report(at(0), (50_000, 0), Some(80_000));
         assert_eq!(step, Some(Step::Begun { volume: 80_000, ready: 50_000, sent: 0 }));

@@ -1,4 +1,4 @@
-//! What a board is told, and says.
+//! Messages to and from a board.
 
 use thalweg_core::NodeId;
 use thiserror::Error;
@@ -8,67 +8,67 @@ use crate::load::{FlowId, Refusal};
 use crate::path::{Feedback, Progress};
 use crate::rank::Rank;
 
-/// Who writes. Drawn anew whenever an agent starts.
+/// Name of a writer. Drawn at random at every start of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AgentId(pub u64);
 
-/// What a flow wants to know.
+/// Question of a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
-    /// Which flow.
+    /// Name of the flow.
     pub flow: FlowId,
-    /// Its rank.
+    /// Rank of its job.
     pub rank: Rank,
-    /// Where it goes.
+    /// Receiver of the flow.
     pub to: NodeId,
     /// Flows that it depends on.
     pub others: Vec<FlowId>,
 }
 
-/// What it is told.
+/// Answer to a question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// What the link says that leads to its receiver, if there is one.
+    /// Feedback of the link that leads to its receiver, if there is one.
     pub feedback: Option<Feedback>,
-    /// How far the flows are that it depends on, where that is known.
+    /// Progress of the flows that it depends on, of those where it is known.
     pub progress: Vec<Progress>,
     /// Rank of its job elsewhere, where that is known.
     pub rank: Option<Rank>,
 }
 
-/// What an agent says of its flows.
+/// Message of an agent about its flows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// Who says it.
+    /// The agent that writes.
     pub agent: AgentId,
     /// Larger with every message of an agent.
     pub sequence: u64,
     /// The agent's slot.
     pub slot: Slot,
-    /// Its flows.
+    /// Plans of its flows.
     pub plans: Vec<Plan>,
 }
 
-/// What one flow plans.
+/// Plan of one flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Which flow.
+    /// Name of the flow.
     pub flow: FlowId,
-    /// Its rank.
+    /// Rank of its job.
     pub rank: Rank,
-    /// Where it goes.
+    /// Receiver of the flow.
     pub to: NodeId,
-    /// What it plans, from the message's slot on.
+    /// Plan of the flow, from the message's slot on.
     pub plan: Ahead,
-    /// How far it is.
+    /// Progress of the flow.
     pub progress: Progress,
-    /// What it wanted to send in the slot before.
+    /// Bytes that it wanted to send in the slot before.
     pub asked: u64,
-    /// What it did.
+    /// Bytes that it sent in the slot before.
     pub carried: u64,
 }
 
-/// What becomes of a plan.
+/// Outcome of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It stands.
@@ -85,18 +85,18 @@ pub enum Verdict {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Wrong {
     /// It was made too long ago.
-    #[error("the message is of slot {}, and it is slot {} here: set the clocks", said.0, now.0)]
+    #[error("the message is of slot {}, and it is slot {} here: set the clocks", sent_in.0, now.0)]
     Old {
         /// When it was made.
-        said: Slot,
+        sent_in: Slot,
         /// The slot here.
         now: Slot,
     },
     /// It was made in the future.
-    #[error("the message is of slot {}, and it is only slot {} here: set the clocks", said.0, now.0)]
+    #[error("the message is of slot {}, and it is only slot {} here: set the clocks", sent_in.0, now.0)]
     Early {
         /// When it was made.
-        said: Slot,
+        sent_in: Slot,
         /// The slot here.
         now: Slot,
     },
@@ -109,9 +109,9 @@ pub enum Wrong {
     /// More than is taken at once.
     #[error("{given} flows in one place, and {most} are allowed: split the message")]
     Flows {
-        /// How many there are.
+        /// Number of flows in the message.
         given: usize,
-        /// How many there may be.
+        /// Largest number that is allowed.
         most: usize,
     },
     /// Too many senders.
@@ -120,12 +120,12 @@ pub enum Wrong {
     /// A plan that does not fit the tables.
     #[error("a plan has to have {0} slots, from that of its message on")]
     Horizon(usize),
-    /// A volume that cannot be.
+    /// An invalid volume.
     #[error("nothing sends {0} bytes in a slot")]
     Volume(u64),
 }
 
-/// What a board counts.
+/// Counts of a board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Questions that were answered.

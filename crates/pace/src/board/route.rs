@@ -1,4 +1,4 @@
-//! Which link leads to which host.
+//! Map from hosts to the links that lead to them.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -23,7 +23,7 @@ impl Prefix {
     /// Everybody.
     pub const ALL: Prefix = Prefix { network: 0, bits: 0 };
 
-    /// Whether a host is in it.
+    /// True if a host is in it.
     pub fn contains(&self, host: NodeId) -> bool {
         (host.0 ^ self.network) & mask(self.bits) == 0
     }
@@ -53,14 +53,14 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// What leads to a range of hosts.
+/// Links that lead to a range of hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// Which hosts.
+    /// The range of hosts.
     pub to: Prefix,
     /// The rate of the link.
     pub rate: Rate,
-    /// Whether each of them has a link of its own; else one leads to all of them.
+    /// True if each of them has a link of its own; else one leads to all of them.
     pub is_each: bool,
 }
 

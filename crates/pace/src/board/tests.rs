@@ -36,7 +36,7 @@ fn update(sequence: u64, plans: Vec<Plan>) -> Update {
     Update { agent: AgentId(7), sequence, slot: NOW, plans }
 }
 
-/// What another flow sees of the link, and what was counted but rejections.
+/// State of the link as another flow sees it, and counts without rejections.
 fn seen(board: &mut Board) -> (Vec<u64>, Vec<u64>, Stats) {
     let answers = board.fetch(NOW, NOW, &[question(99)]).unwrap();
     let feedback = answers[0].feedback.unwrap();
@@ -53,7 +53,7 @@ fn what_is_planned_comes_back_as_load() {
     let (load, free, _) = seen(&mut board);
     assert_eq!((load[0], free[0]), (4_000_000, 3_500_000));
     assert_eq!((load[1], free[1]), (0, CAPACITY));
-    // The own reservation does not stand in its own way, and other hosts have links of their own.
+    // The own reservation does not limit it, and other hosts have links of their own.
     let own = board.fetch(NOW, NOW, &[question(1)]).unwrap();
     assert_eq!(own[0].feedback.unwrap().free.volumes()[0], CAPACITY);
     let elsewhere = Question { to: NodeId(HOST.0 + 1), ..question(99) };
@@ -113,9 +113,9 @@ fn old_early_replayed_and_huge_messages_change_nothing() {
     let at = |slot: Slot| Update { slot, ..update(6, vec![plan(1, slot, 9_000)]) };
     let short = Plan { plan: Ahead::empty(NOW, 9), ..plan(1, NOW, 0) };
     let wrong = [
-        (at(Slot(98)), Wrong::Old { said: Slot(98), now: NOW }),
-        (at(Slot(102)), Wrong::Early { said: Slot(102), now: NOW }),
-        (at(Slot(u64::MAX)), Wrong::Early { said: Slot(u64::MAX), now: NOW }),
+        (at(Slot(98)), Wrong::Old { sent_in: Slot(98), now: NOW }),
+        (at(Slot(102)), Wrong::Early { sent_in: Slot(102), now: NOW }),
+        (at(Slot(u64::MAX)), Wrong::Early { sent_in: Slot(u64::MAX), now: NOW }),
         (update(5, vec![plan(1, NOW, 9_000)]), Wrong::Replayed { last: 5 }),
         (update(4, vec![plan(1, NOW, 9_000)]), Wrong::Replayed { last: 5 }),
         (update(6, vec![plan(1, NOW, u64::MAX)]), Wrong::Volume(u64::MAX)),
@@ -165,8 +165,8 @@ fn a_link_that_carries_less_than_is_asked_for_is_asked_for_less() {
     let mut board = board();
     for slot in 0..6 {
         let now = NOW.after(slot);
-        let told = Plan { asked: CAPACITY, carried: CAPACITY / 2, ..plan(1, now, CAPACITY / 2) };
-        let message = Update { slot: now, ..update(slot + 1, vec![told]) };
+        let half = Plan { asked: CAPACITY, carried: CAPACITY / 2, ..plan(1, now, CAPACITY / 2) };
+        let message = Update { slot: now, ..update(slot + 1, vec![half]) };
         board.update(now, &message).unwrap();
     }
     let now = NOW.after(6);

@@ -15,37 +15,37 @@ use crate::path::Feedback;
 use crate::schedule::Planner;
 use crate::settings::{Covers, Settings};
 
-/// What decisions share: the host's own link, the current slot, and what they lead to.
+/// State that decisions share: the host's own link, the current slot, and the events they cause.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Decider {
     pub(super) settings: Settings,
     pub(super) uplink: Uplink,
     pub(super) events: Events,
     slot: Slot,
-    /// What stands for a network that has said nothing, in whichever slot.
+    /// Feedback of a network that has reported nothing, in any slot.
     silence: Feedback,
-    /// How much more than it has left a flow plans.
+    /// Excess of a flow's plan over the bytes it has left.
     spare: Fraction,
     /// Makes bits a second of bytes a slot.
     bps: Fraction,
 }
 
-/// What stands in the way of a flow.
-pub(super) struct InTheWay<'a> {
-    /// What others have reserved on the own link.
+/// Reservations that limit a flow.
+pub(super) struct Reservations<'a> {
+    /// Reservations of others on the own link.
     pub(super) reserved: &'a Ahead,
     /// Of that, what belongs to flows of its job.
     pub(super) by_job: &'a Ahead,
-    /// What the own link has left is for so many flows of its job, one of which it is.
+    /// Number of flows of its job, itself among them, that share what the own link has left.
     pub(super) sharers: usize,
-    /// Of what the network has reserved, what will be given up.
+    /// Reservations in the network that will be given up.
     pub(super) yielded: &'a Ahead,
 }
 
-impl Desk {
-    pub(super) fn new(settings: Settings, uplink: Uplink) -> Desk {
+impl Decider {
+    pub(super) fn new(settings: Settings, uplink: Uplink) -> Decider {
         let silence = Feedback::new(Slot(0), settings.horizon_slots);
-        Desk {
+        Decider {
             settings,
             uplink,
             events: Events::new(),
@@ -60,7 +60,7 @@ impl Desk {
         self.slot
     }
 
-    /// Closes the current slot, for which flows asked for so much and got so much, and opens another.
+    /// Closes the current slot with the bytes that flows asked for and got, and opens another.
     pub(super) fn begin(&mut self, slot: Slot, asked: u64, carried: u64) {
         self.uplink.begin(slot, asked, carried);
         self.slot = slot;
@@ -90,7 +90,7 @@ impl Desk {
         }
         self.plannable(flow).keep(0, &before, &mut flow.plan);
         if self.slow(flow) || flow.plan != before {
-            // Who waits for others must not keep from sending whom those wait for.
+            // A flow that waits for others must not block the flows that those wait for.
             self.publish(flow, &before);
         }
         self.grant(flow);
@@ -111,15 +111,15 @@ impl Desk {
         self.publish(flow, &before);
     }
 
-    /// Plans the volume of a flow whose job has reserved so much for others, fits the current slot to the flows
-    /// it depends on, and tells everybody if that changes anything.
+    /// Plans the volume of a flow whose job has reserved `by_job` for its other flows, fits the current slot to the
+    /// flows it depends on, and tells everybody if that changes anything.
     pub(super) fn decide(&mut self, now: Time, flow: &mut Flow, by_job: &Ahead) {
         let before = flow.plan;
         let mut reserved = *self.uplink.planned();
         reserved.subtract(&before);
         let yielded = &self.nothing();
-        let in_the_way = InTheWay { reserved: &reserved, by_job, sharers: 1, yielded };
-        self.plan(&self.left_at(now), flow, &in_the_way);
+        let reservations = Reservations { reserved: &reserved, by_job, sharers: 1, yielded };
+        self.plan(&self.left_at(now), flow, &reservations);
         self.reserve(flow, &before);
         // A table may have less than has left already: to say the same again would be refused again, without end.
         if flow.plan != before {
@@ -128,19 +128,19 @@ impl Desk {
     }
 
     /// Plans a flow's volume and fits the current slot, of which some part is left, to the flows it depends on.
-    pub(super) fn plan(&self, left: &Fraction, flow: &mut Flow, in_the_way: &InTheWay) {
+    pub(super) fn plan(&self, left: &Fraction, flow: &mut Flow, reservations: &Reservations) {
         let network = self.network_of(flow);
         let nothing = self.nothing();
         let mut usable = Feedback { load: nothing, free: nothing, narrowest: 0 };
-        self.find(&mut usable, network, in_the_way);
+        self.find(&mut usable, network, reservations);
         flow.is_blind = network.is_none();
         let free = usable.free.volumes()[0];
         usable.free.volumes_mut()[0] = usable_now(left, free, flow);
-        // Others may rely on what was said before in this slot: it is kept, and its rate with it.
+        // Others may rely on what was promised before in this slot: it is kept, and its rate with it.
         let is_repeated = flow.decided_in == Some(self.slot);
-        let said = if is_repeated { flow.certain_in(self.slot) } else { 0 };
-        let said = said.min(free.saturating_sub(flow.sent_in_slot));
-        let said_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
+        let promised = if is_repeated { flow.certain_in(self.slot) } else { 0 };
+        let promised = promised.min(free.saturating_sub(flow.sent_in_slot));
+        let promised_rate = if is_repeated { flow.rate.at(self.slot) } else { 0 };
         let used = flow.sent_in_slot.min(flow.plan.at(self.slot));
         let plannable = self.plannable(flow);
         let mut planner = Planner::new(&usable, self.settings.price_per_mille);
@@ -152,7 +152,7 @@ impl Desk {
             free: usable.free.volumes()[0],
             remaining: plannable.sendable,
         };
-        let now = fitted(planned, limits, flow, said);
+        let now = fitted(planned, limits, flow, promised);
         if now != planned {
             planner.close_first();
             usable.free.volumes_mut()[0] = 0;
@@ -160,7 +160,7 @@ impl Desk {
             plannable.keep(now, &usable.free, &mut flow.plan);
         }
         planner.rates(&flow.plan, &mut flow.rate);
-        flow.rate.volumes_mut()[0] = free.max(said_rate);
+        flow.rate.volumes_mut()[0] = free.max(promised_rate);
         // What has left in this slot is a part of it.
         flow.plan.volumes_mut()[0] = now.saturating_add(flow.sent_in_slot).min(free.max(used));
         (flow.decided_in, flow.planned_in) = (Some(self.slot), self.slot);
@@ -186,7 +186,7 @@ impl Desk {
 
     // spec: C-13
     /// Something of the current slot went to what had left before: the slot gets as much more, as far as there
-    /// is any. The path is told with the next plan.
+    /// is any. The path learns it with the next plan.
     pub(super) fn make_up(&mut self, flow: &mut Flow, bytes: u64) {
         let before = flow.plan;
         let planned = before.at(self.slot);
@@ -200,7 +200,7 @@ impl Desk {
     }
 
     // spec: C-05, C-06
-    /// Fits a flow to news of those it depends on, in the current slot.
+    /// Adjusts a flow to the progress of those it depends on, in the current slot.
     pub(super) fn follow(&mut self, now: Time, flow: &mut Flow) {
         let before = flow.plan;
         let changed = self.slow(flow) || self.lift(now, flow);
@@ -253,34 +253,34 @@ impl Desk {
     }
 
     // spec: C-02, C-11
-    /// What the network says to a flow, if it has said anything in this slot. Where it is silent or unknown, the
+    /// Feedback of the network to a flow, if there is any for this slot. Where it is silent or unknown, the
     /// own link is all there is.
     fn network_of<'a>(&self, flow: &'a Flow) -> Option<&'a Feedback> {
-        flow.feedback.as_ref().filter(|said| said.is_of(self.slot))
+        flow.feedback.as_ref().filter(|feedback| feedback.is_of(self.slot))
     }
 
     /// Writes down what a flow finds on the own link and in the network.
-    fn find(&self, path: &mut Feedback, network: Option<&Feedback>, in_the_way: &InTheWay) {
+    fn find(&self, path: &mut Feedback, network: Option<&Feedback>, reservations: &Reservations) {
         let network = network.unwrap_or(&self.silence);
         path.narrowest = self.uplink.capacity().min(network.narrowest);
         let step = Divisor::new(path.narrowest / LOAD_STEPS);
-        let share = Divisor::new(in_the_way.sharers as u64);
+        let share = Divisor::new(reservations.sharers as u64);
         let usable = self.uplink.usable();
-        let (reserved, by_job) = (in_the_way.reserved.in_all(), in_the_way.by_job.in_all());
-        let (said_load, said_free) = (network.load.in_all(), network.free.in_all());
-        let yielded = in_the_way.yielded.in_all();
+        let (reserved, by_job) = (reservations.reserved.in_all(), reservations.by_job.in_all());
+        let (network_load, network_free) = (network.load.in_all(), network.free.in_all());
+        let yielded = reservations.yielded.in_all();
         let (load, free) = (path.load.in_all_mut(), path.free.in_all_mut());
         for at in 0..self.settings.horizon_slots.min(HORIZON_MAX) {
-            let in_network = said_load[at].saturating_sub(yielded[at]);
+            let in_network = network_load[at].saturating_sub(yielded[at]);
             load[at] = step.multiple(in_network.saturating_add(reserved[at] - by_job[at]));
             let own = usable.saturating_sub(reserved[at]);
             // Most flows are alone, and divisions take a third of the time here.
-            let own = if in_the_way.sharers > 1 { share.quotient(own) } else { own };
-            free[at] = own.min(said_free[at].saturating_add(yielded[at]));
+            let own = if reservations.sharers > 1 { share.quotient(own) } else { own };
+            free[at] = own.min(network_free[at].saturating_add(yielded[at]));
         }
     }
 
-    /// What of the current slot a flow can have, from its beginning.
+    /// Bytes of the current slot that a flow can have, from its beginning.
     fn free_now(&self, flow: &Flow) -> u64 {
         let others = self.uplink.planned().at(self.slot) - flow.plan.at(self.slot);
         let own = self.uplink.usable().saturating_sub(others);
@@ -291,7 +291,7 @@ impl Desk {
         Ahead::empty(self.slot, self.settings.horizon_slots)
     }
 
-    /// How much of the current slot is left.
+    /// Part of the current slot that is left.
     pub(super) fn left_at(&self, now: Time) -> Fraction {
         let end = self.settings.start_of(self.slot.after(1));
         Fraction::new(end.since(now).as_ps(), self.settings.slot.as_ps())
@@ -332,18 +332,18 @@ impl Desk {
     }
 }
 
-/// What a flow can still send in the current slot, of which some part is left: one that is half over holds half.
+/// Bytes that a flow can still send in the current slot, of which some part is left: one that is half over holds half.
 fn usable_now(left: &Fraction, free: u64, flow: &Flow) -> u64 {
     free.saturating_sub(flow.sent_in_slot).min(left.of(free))
 }
 
 // spec: C-05, C-06
-/// What was planned for the current slot, raised or slowed as the flow's dependencies ask. What was said before
+/// Volume of the current slot: the plan, raised or slowed as the flow's dependencies ask. What was promised before
 /// is kept if they allow it.
-fn fitted(planned: u64, limits: Limits, flow: &Flow, said: u64) -> u64 {
+fn fitted(planned: u64, limits: Limits, flow: &Flow, promised: u64) -> u64 {
     let sent = flow.sent_so_far();
     let behind = flow.relation.behind(sent + planned, flow.others());
-    let raised = raised(planned, behind, limits).max(said);
+    let raised = raised(planned, behind, limits).max(promised);
     raised.saturating_sub(flow.relation.ahead(sent + raised, flow.others()))
 }
 

@@ -1,44 +1,44 @@
-//! What a host's scheduler wants done.
+//! Events of a host's scheduler.
 
 use thalweg_core::{Bytes, NodeId, Rate, Time};
 
 use crate::load::FlowId;
 use crate::path::Progress;
 
-/// What a host's scheduler wants done.
+/// Action that a host's scheduler asks for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event {
-    /// Send so many packets of the flow at once and ask for feedback with them.
+    /// Send this number of packets of the flow at once and ask for feedback with them.
     Probe {
-        /// Whose packets.
+        /// Flow of the packets.
         flow: FlowId,
-        /// How many.
+        /// Number of packets.
         packets: u32,
     },
     /// From now on the flow sends at this rate until the volume is sent, then waits: see
     /// [`SlotPacer::grant`](crate::SlotPacer::grant).
     Grant {
-        /// Which flow.
+        /// Flow that the grant is for.
         flow: FlowId,
-        /// How fast; `None` to wait.
+        /// Rate of the grant; `None` to wait.
         rate: Option<Rate>,
-        /// How much of the current slot it may still use.
+        /// Bytes of the current slot that the flow may still use.
         volume: Bytes,
         /// When the slot ends.
         until: Time,
     },
     /// Tell the links of the flow's path what it plans: [`Host::plan`](crate::Host::plan).
     Publish {
-        /// Which flow.
+        /// Flow of the plan.
         flow: FlowId,
-        /// Whether it was made without knowing what the network says, from the host's own link alone.
+        /// True if it was made without feedback of the network, from the host's own link alone.
         is_blind: bool,
     },
     /// Tell the host that receives the flow how far it is.
     Tell {
         /// The receiver.
         to: NodeId,
-        /// How far.
+        /// Progress of the flow.
         progress: Progress,
     },
 }

@@ -1,4 +1,4 @@
-//! What a host knows of its jobs and flows.
+//! State of a host's jobs and flows.
 
 use thalweg_core::{Bytes, NodeId, Time};
 
@@ -13,15 +13,15 @@ use crate::settings::Covers;
 /// A flow that leaves a host in every iteration of its job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowSpec {
-    /// Its name.
+    /// Name of the flow.
     pub id: FlowId,
     /// The host that receives it.
     pub to: NodeId,
-    /// What it sends in an iteration.
+    /// Bytes that it sends in an iteration.
     pub volume: Bytes,
-    /// How it depends on others of the job.
+    /// Dependency on other flows of the job.
     pub relation: Relation,
-    /// Those others.
+    /// Flows that it depends on.
     pub others: Vec<FlowId>,
 }
 
@@ -87,14 +87,14 @@ pub struct Unrelated {
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
     pub(super) id: FlowId,
-    /// Its job's.
+    /// Iteration of its job.
     pub(super) iteration: u64,
     pub(super) to: NodeId,
     volume: u64,
     covers: Covers,
     /// True if only a part of what is ready can be seen.
     is_guessed: bool,
-    /// What of that belongs to the iteration before, and leaves first.
+    /// Bytes of that which belong to the iteration before, and leave first.
     owed: u64,
     pub(super) relation: Relation,
     others: Vec<Other>,
@@ -107,14 +107,14 @@ pub(super) struct Flow {
     pub(super) sent: u64,
     /// Of `sent`, and of what was lost and left again, what left in the current slot.
     pub(super) sent_in_slot: u64,
-    /// Whether it waits for something else than the network.
+    /// True if it waits for something else than the network.
     pub(super) is_resting: bool,
-    /// What it wanted of the slot before this one, and got.
+    /// Bytes that it wanted in the slot before this one, and bytes that it got.
     pub(super) last: (u64, u64),
-    /// What left in each of the last slots that it wanted anything of. As long as there are too few of them,
-    /// nothing limits it but what is free.
+    /// Bytes that left in each of the last slots in which it wanted to send. While there are too few of them, only what
+    /// is free limits it.
     pub(super) recent: Recent,
-    /// Whether its plan was made without a word from the network.
+    /// True if its plan was made without feedback of the network.
     pub(super) is_blind: bool,
     /// When it was last decided upon.
     pub(super) decided_in: Option<Slot>,
@@ -122,11 +122,11 @@ pub(super) struct Flow {
     pub(super) decided_ready: u64,
     /// True if bytes got ready that its plan does not cover.
     pub(super) has_unplanned: bool,
-    /// What the network said last.
+    /// Latest feedback of the network.
     pub(super) feedback: Option<Feedback>,
-    /// By slot, what is to be sent; in the current one, from its beginning.
+    /// By slot, bytes to send; in the current one, from its beginning.
     pub(super) plan: Ahead,
-    /// How fast, as bytes in a whole slot.
+    /// Rate of each slot, as bytes in a whole slot.
     pub(super) rate: Ahead,
     /// When the plan was last made or changed.
     pub(super) planned_in: Slot,
@@ -176,7 +176,7 @@ impl Flow {
         self.foresight.begin_iteration();
     }
 
-    /// Whether it has begun, and something is left.
+    /// True if it has begun and has something left.
     pub(super) fn is_active(&self) -> bool {
         self.ready > 0 && self.remaining() > 0
     }
@@ -225,20 +225,21 @@ impl Flow {
         self.sent_in_slot = self.sent_in_slot.saturating_add(bytes);
     }
 
-    /// What it sends in this iteration turns out to be another volume.
+    /// Changes the volume of this iteration, which turns out to be another one.
     pub(super) fn set_volume(&mut self, volume: u64) {
         self.volume = volume.saturating_add(self.owed).max(self.sent);
         self.ready = self.ready.min(self.volume);
     }
 
-    /// So much more of the iteration before is left: it is ready, and leaves before anything else.
+    /// More bytes of the iteration before are left: they are ready, and leave before anything else.
     pub(super) fn owe(&mut self, bytes: u64) {
         self.owed = self.owed.saturating_add(bytes);
         self.volume = self.volume.saturating_add(bytes);
         self.ready = self.ready.saturating_add(bytes);
     }
 
-    /// Whether it has something to send. Who has not owes nothing, whatever was counted.
+    /// Marks it as waiting for something else than the network, or not. A flow with nothing to send owes nothing,
+    /// whatever was counted.
     pub(super) fn rest(&mut self, is_resting: bool) {
         self.is_resting = is_resting;
         if is_resting {
@@ -258,7 +259,7 @@ impl Flow {
         }
     }
 
-    /// Its rank: it is as far as itself or any flow that it depends on. The first packets of those that begin
+    /// Rank of the flow: it is as far as itself or any flow that it depends on. The first packets of those that begin
     /// at once make no difference.
     pub(super) fn rank(&self) -> Rank {
         let furthest = self.others().fold(self.sent, u64::max).min(self.volume);
@@ -270,8 +271,9 @@ impl Flow {
         self.sent
     }
 
-    /// How far those are that it depends on, counted as it counts itself: what it owes depends on nobody, nor do bytes of
-    /// other collectives. Where flows are counted from their announcement, those of which nothing came lately do not count.
+    /// Progress of the flows that it depends on, counted as it counts its own: what it owes depends on nobody, nor do
+    /// bytes of other collectives. Where flows are counted from their announcement, those of which nothing came lately
+    /// do not count.
     pub(super) fn others(&self) -> impl Iterator<Item = u64> {
         let before = self.before.unwrap_or(0);
         let free = self.owed.saturating_add(self.unrelated.ready);
@@ -290,7 +292,7 @@ impl Flow {
         })
     }
 
-    /// A table has less than was thought, or has said nothing in this slot before.
+    /// A table has less than was thought, or has reported nothing in this slot before.
     pub(super) fn narrow(&mut self, refusal: Refusal, now: Slot, horizon_slots: usize) {
         let known = self.feedback.take().filter(|feedback| feedback.is_of(now));
         let mut feedback = known.unwrap_or_else(|| Feedback::new(now, horizon_slots));
@@ -301,13 +303,13 @@ impl Flow {
         self.feedback = Some(feedback);
     }
 
-    /// What it wanted of the link in a slot: a plan for tensors that were not ready is no wish.
+    /// Bytes that it wanted of the link in a slot: a plan for tensors that were not ready does not count.
     pub(super) fn asked_in(&self, slot: Slot) -> u64 {
         let unused = self.left_in(slot).min(self.ready.saturating_sub(self.sent));
         self.sent_in_slot + if self.is_resting { 0 } else { unused }
     }
 
-    /// What is still to be sent in a slot.
+    /// Bytes that it has still to send in a slot.
     pub(super) fn left_in(&self, slot: Slot) -> u64 {
         self.plan.at(slot).saturating_sub(self.sent_in_slot).min(self.remaining())
     }
@@ -320,7 +322,7 @@ impl Flow {
         }
     }
 
-    /// What it will have sent at the end of the slot. Before the decision only what it has sent is
+    /// Progress at the end of the slot. Before the decision only what it has sent is
     /// certain, and others must be able to rely on it.
     pub(super) fn progress(&self, slot: Slot) -> Progress {
         let is_decided = self.decided_in == Some(slot);

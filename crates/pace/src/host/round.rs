@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use thalweg_core::{JobId, NodeId, Time};
 
-use super::decide::{Desk, InTheWay};
+use super::decide::{Decider, Reservations};
 use super::flow::{Flow, Job};
 use crate::ahead::Ahead;
 use crate::divide::Fraction;
@@ -18,41 +18,41 @@ use crate::settings::Enforce;
 /// the way; those that get less tell the links before those that get more.
 pub(super) fn decide_all(
     now: Time,
-    desk: &mut Desk,
+    decider: &mut Decider,
     jobs: &BTreeMap<JobId, Job>,
     flows: &mut BTreeMap<FlowId, Flow>,
 ) {
-    let left = desk.left_at(now);
-    let mut round = Round::open(desk);
-    let mut due = round.take_up(desk, flows);
-    let rank = |job: &[Due]| rank_in_round(desk, jobs, job);
+    let left = decider.left_at(now);
+    let mut round = Round::open(decider);
+    let mut due = round.take_up(decider, flows);
+    let rank = |job: &[Due]| rank_in_round(decider, jobs, job);
     let turns = turns(&due, rank);
     for turn in &turns {
-        round.decide_job(&left, desk, &mut due[turn.flows()]);
+        round.decide_job(&left, decider, &mut due[turn.flows()]);
     }
-    desk.uplink.replace_all(round.own);
+    decider.uplink.replace_all(round.own);
     for due in turns.iter().rev().flat_map(|turn| due[turn.flows()].iter().rev()) {
-        desk.announce(due.flow);
+        decider.announce(due.flow);
     }
 }
 
-/// A flow that is to be decided upon.
+/// A flow that waits for its decision.
 struct Due<'a> {
     flow: &'a mut Flow,
     rank: Rank,
-    /// What has left of what was planned for the current slot.
+    /// Bytes that have left of the plan for the current slot.
     used: u64,
-    /// Which of the round's ways it goes.
-    way: usize,
+    /// Index of its path among the round's.
+    path: usize,
 }
 
-/// The turn of a job whose flows are to be decided upon.
+/// The turn of a job whose flows wait for their decisions.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     rank: Rank,
     /// The first of them.
     begin: u32,
-    /// How many they are.
+    /// Number of its flows.
     len: u32,
 }
 
@@ -70,14 +70,14 @@ pub(super) fn left<'a>(flows: impl Iterator<Item = &'a Flow>) -> u64 {
 }
 
 /// The rank of the flows of a job: as published that of the furthest; else of all that the job has left.
-fn rank_in_round(desk: &Desk, jobs: &BTreeMap<JobId, Job>, due: &[Due]) -> Rank {
+fn rank_in_round(decider: &Decider, jobs: &BTreeMap<JobId, Job>, due: &[Due]) -> Rank {
     let furthest = || due.iter().map(|due| due.rank).min().unwrap_or(Rank::LAST);
-    match desk.settings.enforce {
+    match decider.settings.enforce {
         Enforce::Rate => furthest(),
         Enforce::Class => {
             let own = Rank::of_left(left(due.iter().map(|due| &*due.flow)));
             let job = due.first().and_then(|due| jobs.get(&due.flow.id.job));
-            job.and_then(|job| job.reported(desk.slot())).map_or(own, |rank| own.max(rank))
+            job.and_then(|job| job.reported(decider.slot())).map_or(own, |rank| own.max(rank))
         }
     }
 }
@@ -94,32 +94,36 @@ fn turns(due: &[Due], rank: impl Fn(&[Due]) -> Rank) -> Vec<Turn> {
     turns
 }
 
-/// Where a round stands.
+/// State of a round of decisions.
 struct Round {
-    /// What is reserved on the own link: by flows that wait for their turn no more than they have used.
+    /// Reservations on the own link: of flows that wait for their turn no more than they have used.
     own: Ahead,
     /// Of that, what belongs to flows that are not decided upon.
     aside: Vec<(JobId, Ahead)>,
-    /// By way, what flows of later jobs had planned and will plan again. On the own link it is given up; the
+    /// By path, volumes that flows of later jobs had planned and will plan again. On the own link it is given up; the
     /// network still has it in its tables.
     yielded: Vec<Ahead>,
-    /// Which way leads to a destination, sorted: they are few, and near each other in memory.
-    ways: Vec<(NodeId, usize)>,
+    /// Index of the path to each destination, sorted: they are few, and near each other in memory.
+    paths: Vec<(NodeId, usize)>,
 }
 
 impl Round {
-    fn open(desk: &Desk) -> Round {
+    fn open(decider: &Decider) -> Round {
         Round {
-            own: *desk.uplink.planned(),
+            own: *decider.uplink.planned(),
             aside: Vec::new(),
             yielded: Vec::new(),
-            ways: Vec::new(),
+            paths: Vec::new(),
         }
     }
 
-    /// All flows that are to be decided upon, in the order of their jobs. They give up what they have not used.
-    fn take_up<'a>(&mut self, desk: &Desk, flows: &'a mut BTreeMap<FlowId, Flow>) -> Vec<Due<'a>> {
-        let slot = desk.slot();
+    /// All flows that wait for a decision, in the order of their jobs. They give up what they have not used.
+    fn take_up<'a>(
+        &mut self,
+        decider: &Decider,
+        flows: &'a mut BTreeMap<FlowId, Flow>,
+    ) -> Vec<Due<'a>> {
+        let slot = decider.slot();
         let mut due = Vec::with_capacity(flows.len());
         let mut used_in_all = 0;
         for flow in flows.values_mut() {
@@ -131,44 +135,44 @@ impl Round {
             }
             let used = flow.sent_in_slot.min(flow.plan.at(slot));
             used_in_all += used;
-            let way = self.way_to(flow.to, &desk.nothing());
-            self.yielded[way].add(&flow.plan);
-            due.push(Due { rank: flow.rank(), used, way, flow });
+            let path = self.path_to(flow.to, &decider.nothing());
+            self.yielded[path].add(&flow.plan);
+            due.push(Due { rank: flow.rank(), used, path, flow });
         }
         self.yielded.iter().for_each(|yielded| self.own.subtract(yielded));
         self.own.volumes_mut()[0] += used_in_all;
         due
     }
 
-    /// Which way leads there.
-    fn way_to(&mut self, to: NodeId, nothing: &Ahead) -> usize {
-        let (at, way) = match self.ways.binary_search_by_key(&to, |(to, _)| *to) {
-            Ok(at) => return self.ways[at].1,
+    /// Index of the path to a destination.
+    fn path_to(&mut self, to: NodeId, nothing: &Ahead) -> usize {
+        let (at, path) = match self.paths.binary_search_by_key(&to, |(to, _)| *to) {
+            Ok(at) => return self.paths[at].1,
             Err(at) => (at, self.yielded.len()),
         };
-        self.ways.insert(at, (to, way));
+        self.paths.insert(at, (to, path));
         self.yielded.push(*nothing);
-        way
+        path
     }
 
     /// Plans the flows of one job, whose turn it is.
-    fn decide_job(&mut self, left: &Fraction, desk: &Desk, job: &mut [Due]) {
-        let mut by_job = self.reserved_by(desk, job);
+    fn decide_job(&mut self, left: &Fraction, decider: &Decider, job: &mut [Due]) {
+        let mut by_job = self.reserved_by(decider, job);
         for due in &*job {
-            self.yielded[due.way].subtract(&due.flow.plan);
+            self.yielded[due.path].subtract(&due.flow.plan);
         }
         let flows = job.len();
         for (at, due) in job.iter_mut().enumerate() {
             for sum in [&mut self.own, &mut by_job] {
                 sum.volumes_mut()[0] -= due.used;
             }
-            let in_the_way = InTheWay {
+            let reservations = Reservations {
                 reserved: &self.own,
                 by_job: &by_job,
                 sharers: flows - at,
-                yielded: &self.yielded[due.way],
+                yielded: &self.yielded[due.path],
             };
-            desk.plan(left, due.flow, &in_the_way);
+            decider.plan(left, due.flow, &reservations);
             self.own.add(&due.flow.plan);
             // Nobody looks at it after the last one.
             if at + 1 < flows {
@@ -177,9 +181,9 @@ impl Round {
         }
     }
 
-    /// What a job has reserved on the own link.
-    fn reserved_by(&self, desk: &Desk, job: &[Due]) -> Ahead {
-        let mut reserved = desk.nothing();
+    /// Reservations of a job on the own link.
+    fn reserved_by(&self, decider: &Decider, job: &[Due]) -> Ahead {
+        let mut reserved = decider.nothing();
         reserved.volumes_mut()[0] = job.iter().map(|due| due.used).sum();
         let id = job.first().map(|due| due.flow.id.job);
         let of_job = |(aside, _): &&(JobId, Ahead)| Some(*aside) == id;

@@ -53,13 +53,13 @@ fn next_decision(host: &mut Host, now: Time) -> Vec<Event> {
     std::iter::from_fn(|| host.poll_event()).collect()
 }
 
-/// What is planned for flow 1 in the second slot.
+/// Plan for flow 1 in the second slot.
 fn published(host: &mut Host) -> (Ahead, bool) {
     let events = decide(host, at_ms(60));
     plan_of(host, &events, 1).unwrap()
 }
 
-/// What is planned for a flow, and whether without the network, if events say that it is news.
+/// Plan of a flow, and true if it was made without the network, if events publish it.
 fn plan_of(host: &Host, events: &[Event], number: u32) -> Option<(Ahead, bool)> {
     events.iter().rev().find_map(|event| match event {
         Event::Publish { flow, is_blind } if *flow == id(number) => {
@@ -158,7 +158,7 @@ fn without_a_word_from_the_network_the_own_link_decides() {
     let events = decide(&mut host, at_ms(60));
     assert_eq!(plan_of(&host, &events, 1).map(|(_, is_blind)| is_blind), Some(true));
     let plans = [JOB, JobId(8)].map(|job| *host.plan(FlowId { job, number: 1 }).unwrap());
-    // The first flow takes what is left of the slot, the second keeps out of its way.
+    // The first flow takes what is left of the slot, the second leaves that to it.
     let slots = |at: usize| plans.map(|plan| plan.volumes()[at]);
     assert_eq!(slots(1), [SLOT_BYTES, 0]);
     assert_eq!(slots(0), [SLOT_BYTES * 9 / 10, 0]);
@@ -245,7 +245,7 @@ fn losses_lower_no_rate() {
     assert!(host.flows_of(JOB).all(|flow| flow.sent == 0));
 }
 
-/// What a flow may still send in the slot, as it was last told.
+/// Bytes that a flow may still send in the slot, by its latest grant.
 fn granted(events: &[Event], number: u32) -> u64 {
     let granted = events.iter().rev().find_map(|event| match event {
         Event::Grant { flow, volume, .. } if *flow == id(number) => Some(volume.as_u64()),
@@ -254,7 +254,7 @@ fn granted(events: &[Event], number: u32) -> u64 {
     granted.expect("something was granted")
 }
 
-fn news(host: &mut Host) -> Vec<Event> {
+fn events_of(host: &mut Host) -> Vec<Event> {
     std::iter::from_fn(|| host.poll_event()).collect()
 }
 
@@ -275,18 +275,18 @@ fn what_leaves_again_takes_nothing_from_what_a_slot_has() {
         let progress = Progress { flow: id(number), iteration: 1, volume: 3 * tenth };
         host.handle_progress(at_ms(59), progress);
     }
-    let told = decide(&mut host, at_ms(60));
-    assert_eq!(granted(&told, 1), 3 * tenth);
+    let events = decide(&mut host, at_ms(60));
+    assert_eq!(granted(&events, 1), 3 * tenth);
     host.sent(id(1), Bytes::new(tenth)).unwrap();
     host.resent(id(1), Bytes::new(tenth)).unwrap();
-    let told = news(&mut host);
-    assert_eq!(granted(&told, 1), 2 * tenth, "of what is aggregated, so much has not left");
+    let events = events_of(&mut host);
+    assert_eq!(granted(&events, 1), 2 * tenth, "bytes of what is aggregated that have not left");
     let progress = host.progress_of(id(1)).unwrap().volume;
-    assert_eq!(progress, 3 * tenth, "as far as others were told");
+    assert_eq!(progress, 3 * tenth, "as far as others know");
     // The link is full.
     host.resent(id(1), Bytes::new(9 * tenth)).unwrap();
-    let told = news(&mut host);
-    assert_eq!(granted(&told, 1), 0);
+    let events = events_of(&mut host);
+    assert_eq!(granted(&events, 1), 0);
 }
 
 // spec: C-06, C-08 machine
@@ -299,21 +299,21 @@ fn what_is_owed_from_the_iteration_before_depends_on_nobody() {
     host.begin_iteration(JOB).unwrap();
     host.ready(at_ms(90), id(1), Bytes::new(SLOT_BYTES)).unwrap();
     host.owe(id(1), Bytes::new(4 * tenth)).unwrap();
-    let told = next_decision(&mut host, at_ms(120));
-    assert_eq!(granted(&told, 1), 4 * tenth, "nobody has sent anything of the next iteration");
+    let events = next_decision(&mut host, at_ms(120));
+    assert_eq!(granted(&events, 1), 4 * tenth, "nobody has sent anything of the next iteration");
     let progress = |host: &Host| host.progress_of(id(1)).unwrap().volume;
-    assert_eq!(progress(&host), 0, "which is the one that others are told of");
+    assert_eq!(progress(&host), 0, "which is the one that others know");
     for number in [8, 9] {
         let progress = Progress { flow: id(number), iteration: 2, volume: tenth };
         host.handle_progress(at_ms(150), progress);
     }
     host.sent(id(1), Bytes::new(3 * tenth)).unwrap();
-    let told = next_decision(&mut host, at_ms(180));
-    assert_eq!((granted(&told, 1), progress(&host)), (2 * tenth, tenth));
+    let events = next_decision(&mut host, at_ms(180));
+    assert_eq!((granted(&events, 1), progress(&host)), (2 * tenth, tenth));
     // Nothing is there any more, though less was counted.
     host.rest(id(1), true).unwrap();
-    let told = next_decision(&mut host, at_ms(240));
-    assert_eq!((granted(&told, 1), progress(&host)), (tenth, tenth));
+    let events = next_decision(&mut host, at_ms(240));
+    assert_eq!((granted(&events, 1), progress(&host)), (tenth, tenth));
     host.begin_iteration(JOB).unwrap();
     assert_eq!(host.left(id(1)), Some(Bytes::new(SLOT_BYTES)), "it is owed once");
 }
@@ -348,10 +348,10 @@ fn a_broadcast_follows_what_it_depends_on() {
         assert_eq!(now_of(&host, &events), 0);
     }
     (8..=9).for_each(|other| tell(&mut host, at_ms(610), other, 18));
-    let events = news(&mut host);
+    let events = events_of(&mut host);
     assert_eq!(now_of(&host, &events), 3, "raised at once, to its own largest slot of late");
-    let told = Progress { flow: id(1), iteration: 1, volume: SLOT_BYTES * 15 / 10 };
-    assert!(events.contains(&Event::Tell { to: NodeId(2), progress: told }));
+    let progress = Progress { flow: id(1), iteration: 1, volume: SLOT_BYTES * 15 / 10 };
+    assert!(events.contains(&Event::Tell { to: NodeId(2), progress }));
     let old = Progress { flow: id(9), iteration: 0, volume: 0 };
     host.handle_progress(at_ms(610), old);
     assert_eq!(host.poll_event(), None, "that was another iteration");
@@ -361,19 +361,19 @@ fn a_broadcast_follows_what_it_depends_on() {
 #[test]
 fn a_flow_that_has_just_begun_is_raised_as_far_as_links_have_room() {
     let mut host = host(&[broadcast(1, 2, 50)]);
-    let told = decide(&mut host, at_ms(60));
-    assert_eq!(granted(&told, 1), 0, "nothing is aggregated yet");
+    let events = decide(&mut host, at_ms(60));
+    assert_eq!(granted(&events, 1), 0, "nothing is aggregated yet");
     for number in [8, 9] {
         let progress = Progress { flow: id(number), iteration: 1, volume: SLOT_BYTES / 2 };
         host.handle_progress(at_ms(70), progress);
     }
-    let told = news(&mut host);
-    assert_eq!(granted(&told, 1), SLOT_BYTES / 2);
+    let events = events_of(&mut host);
+    assert_eq!(granted(&events, 1), SLOT_BYTES / 2);
     let progress = Progress { flow: id(9), iteration: 1, volume: 3 * SLOT_BYTES };
     host.handle_progress(at_ms(72), Progress { flow: id(8), ..progress });
     host.handle_progress(at_ms(72), progress);
-    let told = news(&mut host);
-    assert_eq!(granted(&told, 1), SLOT_BYTES * 48 / 60, "what is left of the slot");
+    let events = events_of(&mut host);
+    assert_eq!(granted(&events, 1), SLOT_BYTES * 48 / 60, "what is left of the slot");
 }
 
 #[test]
@@ -506,7 +506,7 @@ fn answer_some(host: &mut Host, now: Time, rng: &mut Rng) {
 }
 
 fn planned_by_all(host: &Host) -> Ahead {
-    let mut sum = host.desk.nothing();
+    let mut sum = host.decider.nothing();
     host.flows.values().for_each(|flow| sum.add(&flow.plan));
     sum
 }
@@ -589,14 +589,14 @@ fn who_uses_less_than_half_of_a_slot_gives_up_half_of_the_next() {
         host.check();
         (before[1], planned(&host)[0], plan_of(&host, &events, 1).is_some())
     };
-    assert_eq!(after(SLOT_BYTES / 4, false), (1_000, 500, true), "and the path is told");
+    assert_eq!(after(SLOT_BYTES / 4, false), (1_000, 500, true), "and the path learns it");
     assert_eq!(after(SLOT_BYTES / 4, true), (1_000, 1_000, false), "it waited for others");
     assert_eq!(after(SLOT_BYTES / 2, false), (1_000, 1_000, false));
 }
 
 // spec: C-05, C-06 machine
 #[test]
-fn a_flow_that_is_counted_depends_on_those_of_which_something_was_heard_lately() {
+fn a_flow_that_is_counted_depends_on_those_of_which_something_came_lately() {
     let tenth = SLOT_BYTES / 10;
     let ring = Relation::Ring { own_chunk: tenth };
     let mut host = host(&[FlowSpec { relation: ring, others: vec![id(9)], ..spec(1, 2, 50) }]);

@@ -4,7 +4,7 @@ use crate::ahead::{Ahead, Slot};
 use crate::path::Seen;
 use crate::settings::Settings;
 
-/// What a host's flows have reserved on its own link, and what that link carries.
+/// Reservations of a host's flows on its own link, and the link's bandwidth.
 ///
 /// Unlike a [`LinkTable`](crate::LinkTable) it knows no flows, only their sum: each has its plan with it.
 #[derive(Debug)]
@@ -20,23 +20,23 @@ impl Uplink {
         Uplink { planned, seen: Seen::of(settings, capacity) }
     }
 
-    /// What the link carries in a slot when nothing disturbs it.
+    /// Bytes that the undisturbed link carries in a slot.
     pub fn capacity(&self) -> u64 {
         self.seen.capacity()
     }
 
-    /// What may be planned for a slot, see [`Seen`].
+    /// Bytes that may be planned for a slot, see [`Seen`].
     pub fn usable(&self) -> u64 {
         self.seen.usable()
     }
 
-    /// What all flows together plan, from the current slot on.
+    /// Sum of all flows' plans, from the current slot on.
     pub fn planned(&self) -> &Ahead {
         &self.planned
     }
 
-    /// Makes `slot` the first, with nothing in it: flows are to be counted again. For the slot before they asked
-    /// for so much and got so much.
+    /// Makes `slot` the first, with nothing in it: flows must be counted again. `asked` and `carried` are their bytes
+    /// in the slot before.
     pub(super) fn begin(&mut self, slot: Slot, asked: u64, carried: u64) {
         self.seen.observe(asked, carried);
         self.planned = Ahead::empty(slot, self.planned.volumes().len());
@@ -60,7 +60,7 @@ impl Uplink {
         self.planned = planned;
     }
 
-    /// Whether no slot has more than it can, unless it had before.
+    /// True if no slot has more than it can carry, unless it had before.
     fn has_room(&self, before: &Ahead, plan: &Ahead) -> bool {
         let mut slots = self.planned.volumes().iter().enumerate();
         slots.all(|(at, planned)| {

@@ -114,7 +114,7 @@ fn a_job_does_not_take_from_itself() {
     assert_eq!(table.reserved(other.flow).map(Ahead::total), Some(0));
 }
 
-/// What each flow has reserved.
+/// Reservations of each flow.
 fn entries(table: &LinkTable) -> impl Iterator<Item = (FlowId, Ahead)> {
     table.flows.iter().map(|(id, entry)| (*id, entry.plan))
 }

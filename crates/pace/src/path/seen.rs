@@ -2,15 +2,15 @@
 
 use crate::settings::Settings;
 
-/// How many slots are remembered.
+/// Number of slots that are remembered.
 const SLOTS: usize = 4;
-/// One busy slot in so many asks for more than was seen, and the next as well if it got it.
+/// Number of busy slots of which one asks for more than was seen, and the next as well if it got it.
 const PROBE_EVERY: u64 = 8;
-/// How much more: a quarter.
+/// Divisor of the seen bandwidth that gives the excess of a probe: a quarter.
 const PROBE_PART: u64 = 4;
 /// A slot is busy when at least this much of what was thought usable was planned for it.
 const BUSY: (u64, u64) = (7, 8);
-/// Who got at least this part of what it planned lacked nothing: acknowledgements of the other direction,
+/// Part of its plan with which a flow lacked nothing: acknowledgements of the other direction,
 /// ends of messages and late wake-ups take a little of every slot. Else a link would seem to get narrower
 /// with every slot that is not perfect.
 const ENOUGH: (u64, u64) = (7, 8);
@@ -43,15 +43,15 @@ impl Recent {
     }
 }
 
-/// How much of a link scheduled flows can use beside traffic that nobody schedules.
+/// Bandwidth of a link that scheduled flows can use beside unscheduled traffic.
 ///
-/// What counts is what left, not what arrived: a packet that got lost on the way was carried. So loss
+/// What counts is what left, not what arrived: a packet that got lost in flight was carried. So loss
 /// alone lowers nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     capacity: u64,
     busy: Recent,
-    /// How many busy slots have asked for no more than was seen, since one did.
+    /// Busy slots that have asked for no more than was seen, since the last one that asked for more.
     content_slots: u64,
     is_estimated: bool,
 }
@@ -72,14 +72,14 @@ impl Seen {
         Seen { is_estimated: false, ..Seen::new(capacity) }
     }
 
-    /// What the link carries in a slot when nothing disturbs it.
+    /// Bytes that the undisturbed link carries in a slot.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
     // spec: C-04
     /// The most that was carried in the last four busy slots; every now and then, and as long as it helps, a
-    /// quarter more, since whoever never asks for more would never see more.
+    /// quarter more, since a link that is never asked for more would never show more.
     pub fn usable(&self) -> u64 {
         let seen = self.busy.max().max(self.capacity / FLOOR_PART);
         let asked = if self.is_probe() { seen.saturating_add(seen / PROBE_PART + 1) } else { seen };
@@ -93,7 +93,7 @@ impl Seen {
             return;
         }
         let is_enough = reaches(carried, ENOUGH, planned);
-        // Who got more may get even more: after a moment in which nothing went, all is soon there again.
+        // A probe that got more is followed by another: after a moment without bandwidth, all of it is soon used again.
         self.content_slots = match self.is_probe() {
             true if is_enough => self.content_slots,
             true => 0,
@@ -108,7 +108,7 @@ impl Seen {
     }
 }
 
-/// Whether a value is at least this part of another.
+/// True if a value is at least this part of another.
 fn reaches(value: u64, (part, whole): (u64, u64), of: u64) -> bool {
     u128::from(value) * u128::from(whole) >= u128::from(of) * u128::from(part)
 }

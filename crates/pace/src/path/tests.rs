@@ -111,7 +111,7 @@ fn it_recovers_when_the_others_have_gone() {
     );
 }
 
-/// How many slots it takes until all of a link is used again that has nobody else.
+/// Number of slots until a link is used in full again, without other users.
 fn slots_until_whole(seen: &mut Seen) -> u32 {
     let mut slots = 0;
     while seen.usable() < seen.capacity() {

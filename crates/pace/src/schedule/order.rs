@@ -14,7 +14,7 @@ impl Place {
         Place(load.min(VOLUME_MAX) * PLACES as u64 + slot as u64)
     }
 
-    /// Which slot, counted from the first; less than [`PLACES`].
+    /// Index of the slot, counted from the first; less than [`PLACES`].
     pub(super) fn slot(self) -> usize {
         self.0 as usize % PLACES
     }

@@ -16,9 +16,9 @@ pub struct World {
     settings: Settings,
     hosts: Vec<Host>,
     jobs: Vec<Job>,
-    /// What switches hold: a rack's uplinks, a rack's downlinks, hosts' downlinks.
+    /// Tables of the switches: a rack's uplinks, a rack's downlinks, hosts' downlinks.
     tables: Vec<LinkTable>,
-    /// What hosts see of them in this slot.
+    /// Tables as hosts see them in this slot.
     snapshot: Vec<LinkTable>,
     /// Hosts and flows that asked for it.
     probes: Vec<(usize, FlowId)>,
@@ -200,7 +200,7 @@ impl World {
         self.drain_all();
     }
 
-    /// News lead to news.
+    /// Progress of one flow leads to progress of others.
     fn drain_all(&mut self) {
         while (0..self.hosts.len()).any(|host| self.drain(host)) {}
     }
@@ -246,7 +246,7 @@ impl World {
         any
     }
 
-    /// What the links of a path said when the slot began, and how far the receiver's flows are.
+    /// Feedback of a path's links when the slot began, and progress of the receiver's flows.
     fn answer(&mut self, host: usize, flow: FlowId) {
         let mut feedback = Feedback::new(Slot(self.slots()), self.settings.horizon_slots);
         let who = self.hosts[host].ranked(flow);
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// Where plans cover bytes that are ready, a flow whose iterations are not known yet plans no others.
+    /// A flow whose iterations are not known yet plans only bytes that are ready, where plans cover those.
     fn check_covered(&self, flow: FlowId, planned: u64) {
         let Sending { ready, sent, sent_in_slot, is_known, .. } = self.flows[&flow];
         let volume = ready - sent + sent_in_slot;
@@ -302,7 +302,7 @@ impl World {
         assert!(is_free || is_covered, "seed {}: {flow:?} plans {planned} of {volume}", self.seed);
     }
 
-    /// What must hold whenever a slot ends.
+    /// Conditions that hold whenever a slot ends.
     fn check(&mut self) {
         let seed = self.seed;
         let mut carried = vec![(0, 0); self.tables.len()];

@@ -11,13 +11,13 @@ use super::{Derived, FEATURE_BITS, Forest, MAX_DEPTH, MAX_NODES, Node, ROW_LEN};
 pub enum TreeNode {
     /// Asks whether a feature is above a threshold.
     Split {
-        /// Which feature.
+        /// Index of the feature.
         feature: u32,
         /// Values up to it go left, values above it right.
         threshold: f32,
-        /// Where the left child is in its tree.
+        /// Index of the left child in its tree.
         left: u32,
-        /// Where the right child is in its tree.
+        /// Index of the right child in its tree.
         right: u32,
     },
     /// Holds what fell into it.
@@ -43,13 +43,13 @@ pub enum BuildError {
     /// comes before its parent.
     #[error("tree {tree} is no tree of at most {MAX_DEPTH} steps")]
     Shape {
-        /// Which, counted from 0.
+        /// Index of the tree, counted from 0.
         tree: usize,
     },
     /// A leaf that nothing fell into, or whose samples are not in order.
     #[error("tree {tree} has a leaf without samples, or with samples that are none")]
     Leaf {
-        /// Which, counted from 0.
+        /// Index of the tree, counted from 0.
         tree: usize,
     },
     /// The table of sizes is not ascending.

@@ -96,7 +96,7 @@ struct Grower<'a> {
     weights: &'a [Weight],
     settings: &'a Settings,
     columns: Vec<Column>,
-    /// Where entries wait while a column is divided.
+    /// Buffer for entries while a column is divided.
     spare: Vec<Entry>,
     /// Of each flow, its answer to the last question.
     goes_left: Vec<bool>,
@@ -113,14 +113,14 @@ struct Part {
     from: usize,
     to: usize,
     depth: u32,
-    /// One bit a column.
+    /// Columns that may still tell some flows apart, a bit for each.
     live: u32,
 }
 
 struct Question {
     column: usize,
     threshold: f32,
-    /// Where the flows that go right begin.
+    /// Start of the flows that go right.
     middle: usize,
     /// Columns that tell some flows of the part apart.
     live: u32,
@@ -156,7 +156,7 @@ impl Grower<'_> {
         best.map(|(_, question)| Question { live, ..question })
     }
 
-    /// What all flows weigh. `None` when they have the same size.
+    /// Sum of the weights of all flows. `None` when they have the same size.
     fn total(&self, entries: &[Entry]) -> Option<Weight> {
         let mut total = Weight::default();
         let mut is_mixed = false;

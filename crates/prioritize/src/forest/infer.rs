@@ -16,15 +16,15 @@ pub struct Scratch {
 /// A leaf whose samples are searched.
 #[derive(Clone, Copy, Debug)]
 struct Leaf {
-    /// Where its samples begin, and how many there are.
+    /// Start of its samples, and their number.
     begin: u32,
     samples: u32,
-    /// What each of them weighs.
+    /// Weight of each of them.
     share: f64,
-    /// How many are certainly below the rank that is searched, and how many may be.
+    /// Number of samples that are certainly below the rank that is searched, and number of those that may be.
     below: u32,
     up_to: u32,
-    /// How many are not above the rank that is tried.
+    /// Number of samples that are not above the rank that is tried.
     tried: u32,
 }
 
@@ -125,7 +125,7 @@ impl Forest {
     }
 }
 
-/// Where a row ends up after so many steps from a node.
+/// Node that a row reaches after `depth` steps from a node.
 pub(super) fn walk(nodes: &[Node], depth: u32, row: &Row, from: u32) -> u32 {
     (0..depth).fold(from, |at, _| step(nodes, row, at))
 }

@@ -18,19 +18,19 @@ pub(super) const MAX_TREES: u32 = 10_000;
 /// The most flows to learn from.
 const MAX_FLOWS: usize = 1 << 28;
 
-/// How to train.
+/// Settings of the training.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How many trees. Default 10: QCLIMB does not say how many it has, and with ten the shares of
+    /// Number of trees. Default 10: QCLIMB does not say how many it has, and with ten the shares of
     /// bounded flows and the lower bounds come out near those it reports.
     pub trees: u32,
     /// The most questions from a root to a leaf. Default 10 (QCLIMB §5.1).
     pub depth: u32,
     /// The fewest flows that a question may leave on either side. Default 1.
     pub leaf_flows: u32,
-    /// What the random draws follow from. Default 1.
+    /// Seed of the random draws. Default 1.
     pub seed: u64,
-    /// How many threads work. The forest does not depend on it. Default 1.
+    /// Number of threads that work. The forest does not depend on it. Default 1.
     pub threads: usize,
 }
 
@@ -43,10 +43,10 @@ impl Default for Settings {
 /// Why nothing can be trained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SettingsError {
-    /// A number of trees that is none.
+    /// An invalid number of trees.
     #[error("{0} trees are no forest: take 1 to {MAX_TREES}")]
     Trees(u32),
-    /// A depth that is none.
+    /// An invalid depth.
     #[error("trees cannot be {0} deep: take 1 to {MAX_DEPTH}")]
     Depth(u32),
     /// Nothing to learn from.
@@ -56,7 +56,7 @@ pub enum SettingsError {
     #[error("{0} flows are too many to learn from at once: take the latest of them")]
     TooMany(usize),
     /// All trees together have too many nodes or samples.
-    #[error("so many trees of so many flows do not fit: use fewer trees or flows")]
+    #[error("that many trees of that many flows do not fit: use fewer trees or flows")]
     TooLarge,
     /// The watcher wanted it.
     #[error(transparent)]
@@ -68,7 +68,7 @@ pub enum SettingsError {
 #[error("training was stopped")]
 pub struct Stopped;
 
-/// Is told how many trees are done; breaks to stop. It may be called from any thread.
+/// Receives the number of trees that are done; breaks to stop. It may be called from any thread.
 pub type Watch<'a> = dyn Fn(usize) -> ControlFlow<()> + Sync + 'a;
 
 /// Flows to learn from: what was known when they started, and how large they became.
@@ -85,12 +85,12 @@ impl TrainingSet {
         self.sizes.push(size.as_u64());
     }
 
-    /// How many flows there are.
+    /// Number of flows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is nothing to learn from.
+    /// True if there is nothing to learn from.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

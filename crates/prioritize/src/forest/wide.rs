@@ -21,7 +21,7 @@ pub(super) struct Wide {
     ends: Vec<[u32; 2]>,
 }
 
-/// A forest may have this many places, and so many more for each of its nodes. A file of a few deep
+/// Places that a forest may have; each of its nodes adds [`MOST_PLACES_A_NODE`]. A file of a few deep
 /// trees and thousands of stumps must not blow up.
 const FREE_PLACES: usize = 1 << 18;
 const MOST_PLACES_A_NODE: usize = 16;

@@ -40,7 +40,7 @@ pub struct Segment {
     pub sequence: u32,
     /// Bytes of data.
     pub payload_bytes: u32,
-    /// It opens a connection.
+    /// True if the packet opens a connection.
     pub opens: bool,
 }
 

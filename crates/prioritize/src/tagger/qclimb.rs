@@ -5,7 +5,7 @@ use thalweg_core::{Bytes, Tag, Tagger};
 use super::thresholds::{Thresholds, tag};
 use crate::bounds::Bounds;
 
-/// How much a flow may send at the highest priority beyond its lower bound, by default (QCLIMB §5.1).
+/// Bytes that a flow may send at the highest priority beyond its lower bound, by default (QCLIMB §5.1).
 // spec: Q-04
 pub const SLACK: Bytes = Bytes::new(100_000);
 
@@ -14,9 +14,9 @@ pub const SLACK: Bytes = Bytes::new(100_000);
 pub struct Qclimb {
     /// The edges of the priorities.
     pub thresholds: Thresholds,
-    /// What the size is believed to be.
+    /// Estimated bounds of the size.
     pub bounds: Bounds,
-    /// What it may send at the highest priority beyond the lower bound.
+    /// Bytes that it may send at the highest priority beyond the lower bound.
     pub slack: Bytes,
 }
 

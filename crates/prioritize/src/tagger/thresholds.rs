@@ -57,7 +57,7 @@ impl Thresholds {
         Ok(Thresholds { edges, count: demotions.len() as u8 + 1 })
     }
 
-    /// How many priorities there are.
+    /// Number of priorities.
     pub fn priorities(&self) -> u8 {
         self.count
     }

@@ -1,4 +1,4 @@
-//! What QCLIMB is compared with, and what it falls back to.
+//! Variants to compare QCLIMB with, and PIAS, its fallback.
 
 use thalweg_core::{Bytes, Tag, Tagger};
 
@@ -18,12 +18,12 @@ impl Tagger for Pias {
     }
 }
 
-/// A flow that takes over a connection: what was sent on it before counts, too.
+/// A flow that takes over a connection: what was sent on it before also counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resumed<T> {
-    /// How the connection is tagged.
+    /// Tagger of the connection.
     pub tagger: T,
-    /// What it sent before this flow.
+    /// Bytes that the connection sent before this flow.
     pub before: Bytes,
 }
 
@@ -39,7 +39,7 @@ impl<T: Tagger> Tagger for Resumed<T> {
 pub struct PreciseSizes {
     /// The edges of the priorities.
     pub thresholds: Thresholds,
-    /// How large the flow is.
+    /// Size of the flow.
     pub size: Bytes,
 }
 
@@ -55,7 +55,7 @@ impl Tagger for PreciseSizes {
 pub struct FixedPriority {
     /// The edges of the priorities.
     pub thresholds: Thresholds,
-    /// How large the flow is believed to be.
+    /// Estimated size of the flow.
     pub estimate: Bytes,
 }
 
@@ -72,7 +72,7 @@ impl Tagger for FixedPriority {
 pub struct Promotion {
     /// The edges of the priorities.
     pub thresholds: Thresholds,
-    /// How large the flow is believed to be.
+    /// Estimated size of the flow.
     pub estimate: Bytes,
 }
 

@@ -23,7 +23,7 @@ pub fn fresh_name(test: &str) -> String {
     format!("test-{test}-{}-{count}", std::process::id())
 }
 
-/// Where a team of this name meets.
+/// File in which a team of this name meets.
 pub fn path(name: &str) -> PathBuf {
     PathBuf::from(format!("/dev/shm/thalweg-{name}"))
 }

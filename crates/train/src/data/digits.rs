@@ -16,7 +16,7 @@ const SHIFT_POINTS: f64 = 3.5;
 const SCALE: (f64, f64) = (0.75, 1.15);
 const SHEAR: f64 = 0.3;
 const TURN_RADIANS: f64 = 0.2;
-/// How far a stroke's ends wander on the grid.
+/// Largest offset of a stroke's ends on the grid.
 const WANDER: f64 = 0.25;
 const THICKNESS_POINTS: (f64, f64) = (0.7, 1.7);
 const INK: (f64, f64) = (0.5, 1.0);
@@ -69,11 +69,11 @@ fn drawing(glyph: usize, rng: &mut Rng) -> Vec<u8> {
     image.into_iter().map(|ink| byte(ink + between(rng, -NOISE, NOISE))).collect()
 }
 
-/// Where a drawing lies, and how it leans.
+/// Position and slant of a drawing.
 struct Pose {
-    /// What a step to the right on the grid is in the image.
+    /// A step to the right on the grid, as a step in the image.
     right: (f64, f64),
-    /// And a step down.
+    /// A step down on the grid, as a step in the image.
     down: (f64, f64),
     centre: (f64, f64),
 }
@@ -111,7 +111,7 @@ struct Pen {
 }
 
 impl Pen {
-    /// Draws a straight stroke; where strokes cross, the darker counts.
+    /// Draws a stroke along a line segment; where strokes cross, the darker counts.
     fn stroke(&self, image: &mut [f64], from: (f64, f64), to: (f64, f64)) {
         let reach = self.thickness + 1.0;
         let span = |a: f64, b: f64| {
@@ -130,7 +130,7 @@ impl Pen {
     }
 }
 
-/// How far a point is from a stroke.
+/// Distance of a point from a stroke.
 fn distance(point: (f64, f64), from: (f64, f64), to: (f64, f64)) -> f64 {
     let (along_x, along_y) = (to.0 - from.0, to.1 - from.1);
     let (x, y) = (point.0 - from.0, point.1 - from.1);

@@ -13,7 +13,7 @@ pub(super) const CLASSES: usize = 8;
 const TRAIN: usize = 12_000;
 const TEST: usize = 2_000;
 
-/// How far a direction strays from its class, as a share of the way to the next class.
+/// Largest distance of a direction from its class, as a share of the distance to the next class.
 const STRAY: f64 = 0.4;
 /// Points from one stripe to the next.
 const PERIOD_POINTS: (f64, f64) = (4.0, 8.0);
@@ -43,7 +43,7 @@ fn image(direction: usize, rng: &mut Rng) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// How much neighbours differ, to the right and downwards.
+    /// Differences of neighbours, to the right and downwards.
     fn differences(image: &[u8]) -> (u32, u32) {
         let differs = |a: usize, b: usize| u32::from(image[a].abs_diff(image[b]));
         let inner = (0..WIDTH - SIDE).filter(|at| at % SIDE < SIDE - 1);

@@ -538,7 +538,7 @@ mod tests {
             assert_eq!(control.earliest_departure(), now + Span::from_ms(1));
             now = control.earliest_departure();
         }
-        // Who comes late loses the time, but for what a burst makes up.
+        // A late packet loses the time, but for what a burst makes up.
         now += Span::from_ms(5);
         control.config.burst = Span::from_us(300);
         send(&mut control, now);

@@ -42,7 +42,7 @@ impl<F: Fn(u32) -> Call> Director<Mesh> for Together<F> {
     }
 }
 
-/// How many times as long a call takes as `share` times its bytes take on one link.
+/// Time of a call, as a multiple of the time that `share` times its bytes take on one link.
 fn slowdown(ranks: u32, share: f64, bytes: u64, call: impl Fn(u32) -> Call) -> f64 {
     let took = spans(ranks, |_| (), 1, call)[0];
     took / (RATE.serialization(Bytes::new(bytes)).as_s_f64() * share)

@@ -76,15 +76,15 @@ fn no_link_carries_a_broadcast_twice() {
     script.check(&mut shuttle, &mut rng, 1);
     for mesh in &shuttle.machines {
         let sent = mesh.counters().sent_bytes.as_u64();
-        // Whoever is not the root passes on its seventh to six others, in chunks of 64 KiB, each with
-        // a letter of 64 bytes. One more to the root says that it has called, and one from the root that all
+        // A rank other than the root passes on its seventh to six others, in chunks of 64 KiB, each with a trailer of
+        // 64 bytes. One more to the root says that it has called, and one from the root that all
         // have.
         let slice = (1 << 20) + 16 * 64;
         assert_eq!(sent, if sent > 7 << 20 { 7 * (slice + 64) } else { 6 * slice + 64 });
     }
 }
 
-/// What a run of a random program is about.
+/// Parameters of a run of a random program.
 #[derive(Clone, Debug)]
 struct Scene {
     ranks: u32,

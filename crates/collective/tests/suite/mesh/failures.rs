@@ -1,4 +1,4 @@
-//! What ranks do when others are gone or do something else.
+//! Behaviour of ranks when others are gone or do something else.
 
 use thalweg_collective::mesh::{Call, Event, Failure, Mesh, Request, SubmitError};
 use thalweg_core::{Combine, Element, NodeId, Operation};

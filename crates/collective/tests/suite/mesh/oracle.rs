@@ -1,10 +1,10 @@
-//! What comes of calls, from the definition of each.
+//! Outcomes of calls, from the definition of each.
 
 use thalweg_collective::mesh::{Call, Outcome};
 use thalweg_core::{Combine, Element, Rng};
 use thalweg_values::combine;
 
-/// What a rank gets when every rank makes its call.
+/// Outcome for a rank when every rank makes its call.
 pub fn outcome(calls: &[Call], rank: usize) -> Outcome {
     let is_root = |root: u32| root as usize == rank;
     match &calls[rank] {

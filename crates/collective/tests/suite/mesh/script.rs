@@ -1,4 +1,4 @@
-//! What every rank of a group does, and what has to come of it.
+//! Actions of every rank of a group, and their expected outcomes.
 
 use thalweg_collective::mesh::{Call, Event, Mesh, Outcome, Transfer};
 use thalweg_core::{Combine, Element, Operation, OperationKind as Kind, Rng};
@@ -9,7 +9,7 @@ use crate::shuttle::Shuttle;
 /// By rank.
 pub struct Script {
     actions: Vec<Vec<Action>>,
-    /// What comes of operations and of transfers, in the order of their numbers.
+    /// Outcomes of operations and of transfers, in the order of their numbers.
     outcomes: Vec<Vec<Outcome>>,
     transfers: Vec<Vec<Option<Vec<u8>>>>,
 }
@@ -53,7 +53,7 @@ impl Script {
         self.actions[to as usize].push(Action::Receive { from, tag });
     }
 
-    /// A call of some kind at every rank, of about so many values.
+    /// A call of some kind at every rank, of about `length` values.
     pub fn submit_kind(&mut self, rng: &mut Rng, kind: Kind, length: usize) {
         let element = Element::ALL[rng.below(12) as usize];
         let how = HOWS[rng.below(4) as usize];
@@ -143,7 +143,7 @@ fn act(shuttle: &mut Shuttle<Mesh>, rank: usize, action: Action) {
 
 type Results = (Vec<(Operation, Outcome)>, Vec<(Transfer, Option<Vec<u8>>)>);
 
-/// What a rank was told, by number.
+/// Results that a rank received, by number.
 fn results(shuttle: &Shuttle<Mesh>, rank: usize) -> Results {
     let (mut operations, mut transfers) = (Vec::new(), Vec::new());
     for (_, event) in shuttle.events.iter().filter(|(node, _)| node.index() == rank) {

@@ -1,4 +1,4 @@
-//! What a host does with news of others, and without.
+//! Behaviour of a host with feedback and progress of others, and without.
 
 use thalweg_core::{Bytes, JobId, NodeId, Rate, Rng, Span, Time};
 use thalweg_pace::host::{Event, FlowSpec};
@@ -44,7 +44,7 @@ fn granted(host: &mut Host, until: Time) -> u64 {
 
 // spec: C-02, C-11 machine
 #[test]
-fn what_the_network_said_counts_in_its_slot_only() {
+fn feedback_of_the_network_counts_in_its_slot_only() {
     let mut host = host(Relation::Alone);
     let full = Feedback {
         load: Ahead::empty(Slot(1), 10),
@@ -54,7 +54,7 @@ fn what_the_network_said_counts_in_its_slot_only() {
     host.handle_feedback(FLOW, &full).expect("the flow is there");
     assert!(granted(&mut host, at(70)) <= 1_000, "the path has no more");
     let alone = granted(&mut host, at(130));
-    assert!(alone > SLOT_BYTES / 2, "nobody has said anything since, and it is granted {alone}");
+    assert!(alone > SLOT_BYTES / 2, "no feedback came since, and it is granted {alone}");
 }
 
 // spec: C-06 machine

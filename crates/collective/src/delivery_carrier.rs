@@ -14,7 +14,7 @@ use thalweg_wire::frame::SumFrame;
 
 use crate::block::{self, Block, VALUE_BYTES};
 use crate::call::Care;
-use crate::carrier::{Leg, News, NumberedMessage, Older};
+use crate::carrier::{CarrierEvent, NumberedMessage, Older, Phase};
 use crate::config::ConfigError;
 use crate::delivery::{Contents, Delivery, Results, SumDelivery};
 
@@ -22,7 +22,7 @@ use crate::delivery::{Contents, Delivery, Results, SumDelivery};
 ///
 /// Buffers are posted when a message is offered: its sender knows how long it is, and the part whether
 /// this is the time for it.
-pub(crate) struct Courier {
+pub(crate) struct DeliveryCarrier {
     pub endpoint: Endpoint,
     delivery: Delivery,
     /// Number of ranks that contribute to sums.
@@ -36,15 +36,15 @@ pub(crate) struct Courier {
     pub lost_bytes: u64,
 }
 
-impl Courier {
+impl DeliveryCarrier {
     pub fn new(
         SumDelivery { delivery, ranks, senders }: SumDelivery,
-    ) -> Result<Courier, ConfigError> {
+    ) -> Result<DeliveryCarrier, ConfigError> {
         if delivery.layers == 0 {
             return Err(ConfigError::Zero("layers"));
         }
         let endpoint = Endpoint::new(delivery.endpoint.clone(), delivery.rng.stream("delivery"))?;
-        Ok(Courier {
+        Ok(DeliveryCarrier {
             endpoint,
             delivery,
             ranks,
@@ -56,20 +56,20 @@ impl Courier {
     }
 
     pub fn send(&mut self, now: Time, dst: NodeId, message: NumberedMessage) {
-        let NumberedMessage { index, care, leg: phase, frame, block, coverage, .. } = message;
+        let NumberedMessage { index, care, phase, frame, block, coverage, .. } = message;
         let Block::Tensor(values) = block else { unreachable!("blocks of deliveries are tensors") };
         let has_values = self.delivery.contents == Contents::Values;
         let (note, coverage) =
             (frame.filter(|_| has_values), Some(coverage).filter(|_| has_values));
         let (loss, importance) = match (phase, self.delivery.results) {
-            (Leg::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
+            (Phase::Result, Results::Exact) => (LossBound::EXACT, Importance::All),
             _ => (care.loss.unwrap_or(self.delivery.loss), self.delivery.importance),
         };
         // What a worker pulls comes from few servers at a time.
         // spec: M-19
         let senders = match phase {
-            Leg::Gradient => self.senders,
-            Leg::Result => 1,
+            Phase::Gradient => self.senders,
+            Phase::Result => 1,
         };
         let call = SendCall {
             senders,
@@ -115,15 +115,15 @@ impl Courier {
         now: Time,
         offer: &Offered,
         older: Option<Older>,
-        phase: Leg,
+        phase: Phase,
     ) -> bool {
         let settings = self.delivery.loss;
         let (loss, lost) = match (phase, &older) {
-            (Leg::Gradient, _) => (settings, Lost::ReadsZero),
-            (Leg::Result, Some(older)) => {
+            (Phase::Gradient, _) => (settings, Lost::ReadsZero),
+            (Phase::Result, Some(older)) => {
                 (older.loss.map_or(settings, |loss| loss.min(settings)), Lost::KeepsValue)
             }
-            (Leg::Result, None) => (LossBound::EXACT, Lost::ReadsZero),
+            (Phase::Result, None) => (LossBound::EXACT, Lost::ReadsZero),
         };
         let zeros = || block::zeros(offer.tensor_bytes, self.delivery.contents);
         let buffer = older.map_or_else(zeros, |older| older.values);
@@ -150,34 +150,34 @@ impl Courier {
         std::mem::take(&mut self.later)
     }
 
-    pub fn poll(&mut self) -> Option<News> {
+    pub fn poll(&mut self) -> Option<CarrierEvent> {
         if let Some(offer) = self.endpoint.poll_offer() {
-            return Some(News::Offered(offer));
+            return Some(CarrierEvent::Offered(offer));
         }
         Some(match self.endpoint.poll_completion()? {
-            Completion::Sent(sent) => News::Sent { index: sent.name.operation.0 },
+            Completion::Sent(sent) => CarrierEvent::Sent { index: sent.name.operation.0 },
             Completion::Received(received) => {
                 self.lost_bytes += received.lost_bytes;
                 let frame = self.frames.remove(&received.name);
                 let Some(coverage) = self.coverage(&received) else {
-                    return Some(News::Disagrees(received.name.peer));
+                    return Some(CarrierEvent::Disagrees(received.name.peer));
                 };
                 let message = NumberedMessage {
                     index: received.name.operation.0,
                     care: Care { layer: received.layer, ..Care::default() },
-                    leg: Leg::Gradient,
+                    phase: Phase::Gradient,
                     frame,
                     coverage,
                     lost: received.lost_values(),
                     block: Block::Tensor(Arc::new(received.buffer)),
                 };
-                News::Received { src: received.name.peer, message }
+                CarrierEvent::Received { src: received.name.peer, message }
             }
             Completion::Failed(failed) => {
                 self.frames.remove(&failed.name);
                 match failed.failure {
-                    Failure::Silent => News::Lost(failed.name.peer),
-                    Failure::Refused(_) => News::Disagrees(failed.name.peer),
+                    Failure::Silent => CarrierEvent::Lost(failed.name.peer),
+                    Failure::Refused(_) => CarrierEvent::Disagrees(failed.name.peer),
                 }
             }
         })
