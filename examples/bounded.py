@@ -47,7 +47,7 @@ def main() -> None:
     arguments.add_argument("--steps", type=int, default=60)
     arguments.add_argument("--batch", type=int, default=64, help="pictures of a rank and step")
     arguments.add_argument("--ranks", type=int, default=4)
-    arguments.add_argument("--seeds", type=int, default=1, help="so many trainings of each kind")
+    arguments.add_argument("--seeds", type=int, default=1, help="number of trainings of each kind")
     arguments.add_argument("--bound", type=float, default=0.1, help="share of gradients that may be missing")
     arguments.add_argument("--loss", type=float, default=0.01, help="share of packets that the switch loses")
     options = arguments.parse_args()

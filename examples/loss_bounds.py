@@ -27,7 +27,7 @@ MODELS = ("mlp", "cnn", "gru", "gpt")
 QUICK_LOSSES = (0.1, 0.5, 0.9)
 # Of a training, in full and quick.
 ROUNDS = (300, 60)
-# So many letters are seen at once in a file's text.
+# Characters of a file's text that are seen at once.
 WINDOW = 32
 
 

@@ -1,4 +1,4 @@
-//! What must hold for any lines at all that jobs write to the agent of their host. The fuzz target calls it, and
+//! Laws for any lines that jobs write to the agent of their host. The fuzz target calls it, and
 //! so does a test of the library.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,11 +26,11 @@ const WAITS_MS: [u64; 8] = [0, 1, 3, 10, 29, 60, 150, 2_000];
 /// The slot of the network in which everything begins.
 const BASE: Slot = Slot(1_000_000);
 const UPLINK_BPS: u64 = 1_000_000_000;
-/// What the witness writes at a time, and to whom.
+/// Bytes that the witness writes at a time, and their receiver.
 const WITNESS_BYTES: u64 = 100_000;
 const WITNESS_PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
 const WITNESS: Client = Client(4);
-/// What an input may lead to, for every flow that is known and once more.
+/// Most outputs of an input, for every flow that is known and once more.
 const OUTPUTS_PER_FLOW: usize = 8;
 
 /// Lines of four jobs: the first byte of each says whose it is and how long passes before it (two bits and three);
@@ -57,32 +57,32 @@ pub fn agent(bytes: &[u8]) -> bool {
 
 /// An agent, a switch, and what is known of the jobs.
 struct Stage {
-    main: Desk,
+    main: Instance,
     /// The same without the jobs. As long as none of them has sent anything, the witness notices no difference.
-    lone: Option<Desk>,
+    lone: Option<Instance>,
     now: Time,
-    /// Who has joined.
+    /// Clients that have joined.
     joined: BTreeSet<Client>,
-    /// What flows have reported; those that stay on the host are not among them.
+    /// Reports of flows; those that stay on the host are not among them.
     flows: BTreeMap<(Client, u32), (u64, u64)>,
     witness: (u64, u64),
 }
 
-struct Desk {
+struct Instance {
     scheduler: Scheduler,
     switch: Board,
     sequence: u64,
     asked: (Slot, Vec<Question>),
-    told: Vec<Plan>,
-    /// What the witness was told.
-    heard: Vec<ToJob>,
+    plans: Vec<Plan>,
+    /// Messages to the witness.
+    received: Vec<ToJob>,
 }
 
 impl Stage {
     fn new() -> Stage {
         let mut stage = Stage {
-            main: Desk::new(),
-            lone: Some(Desk::new()),
+            main: Instance::new(),
+            lone: Some(Instance::new()),
             now: Time::ZERO,
             joined: BTreeSet::new(),
             flows: BTreeMap::new(),
@@ -170,18 +170,18 @@ impl Stage {
     }
 
     fn witness_says(&mut self, words: FromJob) {
-        for desk in [Some(&mut self.main), self.lone.as_mut()].into_iter().flatten() {
-            let done = desk.scheduler.handle_job(self.now, WITNESS, words.clone());
+        for instance in [Some(&mut self.main), self.lone.as_mut()].into_iter().flatten() {
+            let done = instance.scheduler.handle_job(self.now, WITNESS, words.clone());
             assert_eq!(done, Ok(()), "the witness does nothing wrong");
-            desk.drain(self.now, self.flows.len() + 2);
+            instance.drain(self.now, self.flows.len() + 2);
         }
     }
 
     fn compare(&mut self) {
-        let Some(lone) = &mut self.lone else { return self.main.heard.clear() };
-        assert_eq!(self.main.heard, lone.heard, "jobs that send nothing make a difference");
-        self.main.heard.clear();
-        lone.heard.clear();
+        let Some(lone) = &mut self.lone else { return self.main.received.clear() };
+        assert_eq!(self.main.received, lone.received, "jobs that send nothing make a difference");
+        self.main.received.clear();
+        lone.received.clear();
     }
 
     /// A switch says anything at all.
@@ -212,7 +212,7 @@ impl Stage {
 
     /// A switch refuses anything at all.
     fn refuse(&mut self, numbers: &mut Numbers) {
-        let plans = self.main.told.clone();
+        let plans = self.main.plans.clone();
         let of = |plan: &Plan| {
             let slot = plan.plan.first().after(numbers.next() % 12);
             Verdict::Full(Refusal { slot, asked: plan.plan.at(slot), free: numbers.next() })
@@ -247,19 +247,19 @@ impl Stage {
     }
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl Instance {
+    fn new() -> Instance {
         let rate = Rate::from_bps(UPLINK_BPS).expect("a rate");
         let settings = Settings::default();
         let scheduler = Scheduler::new(OWN, rate, settings, BASE, &Rng::new(1)).expect("it works");
         let route = Route { to: Prefix::ALL, rate, is_each: true };
-        Desk {
+        Instance {
             scheduler,
             switch: Board::new(settings, vec![route]),
             sequence: 0,
             asked: (BASE, Vec::new()),
-            told: Vec::new(),
-            heard: Vec::new(),
+            plans: Vec::new(),
+            received: Vec::new(),
         }
     }
 
@@ -290,7 +290,7 @@ impl Desk {
                 Output::Tell(of, plans) => {
                     assert!(of == slot && plans.len() <= flows);
                     self.tell(now, slot, &plans);
-                    self.told = plans;
+                    self.plans = plans;
                 }
                 Output::Note(record) => assert!(record.slot < slot.0),
                 // Nobody here orders classes.
@@ -313,8 +313,8 @@ impl Desk {
                 | ToJob::Hold { .. }
                 | ToJob::Enter { .. } => false,
             };
-            assert!(is_meant, "the witness is told {words:?}");
-            self.heard.push(words);
+            assert!(is_meant, "the witness gets {words:?}");
+            self.received.push(words);
         }
     }
 

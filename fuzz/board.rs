@@ -1,4 +1,4 @@
-//! What must hold for any messages at all that load tables are sent over gRPC. The fuzz target calls it, and so
+//! Laws for any messages that load tables are sent over gRPC. The fuzz target calls it, and so
 //! does a test of the control crate.
 
 use std::collections::BTreeSet;
@@ -20,18 +20,18 @@ pub const UPDATE: u8 = 1;
 pub const REPAIRED: u8 = 2;
 /// The slot in which everything begins.
 pub const START: u64 = 1_000_000;
-/// What a host's own link carries in a slot, and what the link to a whole range does.
+/// Bytes that a host's own link carries in a slot, and bytes of the link to a whole range.
 pub const CAPACITIES: [u64; 2] = [7_500_000, 30_000_000];
 
-/// So many slots may pass before a message, as two bits of its first byte say.
+/// Numbers of slots that may pass before a message, as two bits of its first byte say.
 const PASSED_SLOTS: [u64; 4] = [0, 1, 3, 50];
 /// Nobody's flow: it only looks.
 const STRANGER: FlowId = FlowId { job: JobId(u64::MAX), number: u32::MAX };
 /// Answers that are larger are not read at the other end, 4 MiB, by far.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// So many hosts are looked at.
+/// Number of hosts that are looked at.
 const HOSTS_SEEN: usize = 16;
-/// After so many slots in which nobody says anything, everything is forgotten.
+/// Number of slots without a message after which everything is forgotten.
 const SILENT_SLOTS: u64 = 50;
 
 /// Messages one behind the other, each with a byte of flags and the time that passes before it, its length in two
@@ -53,7 +53,7 @@ pub fn board(bytes: &[u8]) -> bool {
 struct Stage {
     board: Board,
     now: Slot,
-    /// Where anything was sent to.
+    /// Destinations so far.
     hosts: BTreeSet<u32>,
     planned: usize,
 }
@@ -169,7 +169,7 @@ impl Stage {
         }
     }
 
-    /// What a stranger sees on the way to hosts. No link is ever promised more than it has.
+    /// Loads that a stranger sees along the path to hosts. No link is ever promised more than it has.
     fn loads(&mut self, hosts: &[u32]) -> Vec<Option<Vec<u64>>> {
         let question = |to: &u32| Question {
             flow: STRANGER,
@@ -205,7 +205,7 @@ fn slotting() -> v1::Slotting {
     v1::Slotting { slot_us: 60_000, horizon_slots: 10 }
 }
 
-/// What bytes say; it says the same when it is written and read again.
+/// Decodes bytes; the message stays the same when it is written and read again.
 fn decoded<M: Message + Default + PartialEq + Debug>(bytes: &[u8]) -> Option<M> {
     let message = M::decode(bytes).ok()?;
     assert_eq!(M::decode(&message.encode_to_vec()[..]).ok().as_ref(), Some(&message));

@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all. The fuzz targets call these functions, and so does a test of
+//! Laws for any bytes. The fuzz targets call these functions, and so does a test of
 //! the wire crate, over the corpus and mutations of it.
 //!
 //! Each panics where a rule is broken and answers whether the bytes were accepted, so that a caller
@@ -247,7 +247,7 @@ fn description(header: &Header) -> bool {
     true
 }
 
-/// What is sealed verifies; what is changed afterwards does not. The bytes are a key, a header, and
+/// Sealed headers verify; those that are changed afterwards do not. The bytes are a key, a header, and
 /// a body of any length.
 pub fn tag(bytes: &[u8]) -> bool {
     let Some((key, rest)) = bytes.split_first_chunk::<16>() else { return false };
@@ -379,8 +379,8 @@ fn prefix_by_hand(header: &Header) -> Option<Prefix> {
     let is_readable = oldest <= layout::VERSION && layout::VERSION <= version;
     let lane = header[7];
     let is_known = lane & !(GENERATION | COVERS_BODY) == 0;
-    let is_ours = header[..2] == layout::MAGIC && is_readable && is_known;
+    let is_known_format = header[..2] == layout::MAGIC && is_readable && is_known;
     let generation = if lane & GENERATION != 0 { Generation::Odd } else { Generation::Even };
     let (job, epoch) = (JobId(number(8, 8)), number(4, 3) as u32);
-    is_ours.then(|| Prefix::new(kind, job, epoch, generation, lane & COVERS_BODY != 0))
+    is_known_format.then(|| Prefix::new(kind, job, epoch, generation, lane & COVERS_BODY != 0))
 }

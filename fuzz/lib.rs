@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all, for the fuzz targets. Each file is a part of a test as well, of the crate
+//! Laws for any bytes, for the fuzz targets. Each file is a part of a test as well, of the crate
 //! that it is about.
 
 mod agent;

@@ -1,4 +1,4 @@
-//! What fuzz targets are given without a fuzzing engine: a committed corpus, and mutations of it. The tests of all
+//! Inputs of fuzz targets without a fuzzing engine: a committed corpus, and mutations of it. The tests of all
 //! targets search with it.
 
 use std::fs;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use thalweg_core::Rng;
 
-/// What a corpus is made of: names and bytes.
+/// Corpus: names and bytes.
 pub type Inputs = Vec<(&'static str, Vec<u8>)>;
 
 /// A fuzz target.
 pub struct Target {
     pub name: &'static str,
-    /// What must hold for any bytes; whether they were accepted.
+    /// Check of the laws; true if the bytes were accepted.
     pub check: fn(&[u8]) -> bool,
     /// The seeds.
     pub inputs: Inputs,
@@ -44,7 +44,7 @@ impl Target {
         }
     }
 
-    /// The rules hold for mutations of the corpus, too.
+    /// Checks the laws for mutations of the corpus.
     pub fn assert_mutations(&self, usual_rounds: usize) {
         let (name, rounds) = (self.name, rounds(usual_rounds));
         let mut rng = Rng::new(1).stream(name);
@@ -83,7 +83,7 @@ impl Target {
     }
 }
 
-/// How many cases to draw; `THALWEG_CASES` times as many to search longer.
+/// Number of cases to draw; `THALWEG_CASES` times as many to search longer.
 pub fn rounds(usual: usize) -> usize {
     let times = variable("THALWEG_CASES").and_then(|times| times.parse().ok());
     usual * times.unwrap_or(1)

@@ -53,7 +53,7 @@ impl AsRef<[u8]> for Memory {
             return &[];
         }
         #[expect(unsafe_code, reason = "the caller lends the memory until the operation has ended")]
-        // SAFETY: `new` has checked that it is an address; that so many bytes are there, and that nobody
+        // SAFETY: `new` has checked that it is an address; that `bytes` bytes are there, and that nobody
         // writes to them, is what callers of this private module have to see to.
         unsafe {
             std::slice::from_raw_parts(self.address as *const u8, self.bytes)

@@ -18,7 +18,8 @@ use crate::notes::{self, Note, Notes};
 use crate::process::{OfProcess, wait, wait_doing};
 use crate::settings::{self, seconds};
 
-/// Copies the result of an operation to where it belongs and says what it lacks, or why there is none.
+/// Copies the result of an operation to where it belongs and returns what it lacks, or the reason why the operation
+/// failed.
 type Finish = Box<dyn FnOnce() -> Result<Found, Failure> + Send>;
 
 /// Parts of a tensor, from one value to another, and the ranks whose values these lack. `None` where that is

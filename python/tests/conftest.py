@@ -63,7 +63,7 @@ class Ranks:
             process.start()
 
     def answers(self, count: int | None = None, limit_s: float = 120) -> dict[int, tuple[bool, object]]:
-        """What so many ranks said, all of them by default."""
+        """Answers of `count` ranks, all of them by default."""
         found = {}
         for _ in range(len(self.processes) if count is None else count):
             rank, is_right, answer = self.queue.get(timeout=limit_s)

@@ -42,7 +42,7 @@ def _expected(missing: list, op: str) -> torch.Tensor:
 
 # spec: T-02 sockets
 @pytest.mark.parametrize("op", ["AVG", "SUM"])
-def test_what_is_missing_is_told_and_the_mean_is_that_of_the_rest(run, daemons_losing, op):
+def test_what_is_missing_is_reported_and_the_mean_is_that_of_the_rest(run, daemons_losing, op):
     daemons_losing(0.05)
     answers = run(3, _reduce, op)
     lacking = 0
@@ -99,7 +99,7 @@ def test_a_model_learns_although_gradients_are_missing(run, daemons_losing, shar
         assert is_same, "replicas keep the same bits"
         assert losses[-1] < losses[0]
         assert all(share <= LOSS for share in shares)
-        assert shares == answers[0][1], "all ranks are told the same"
+        assert shares == answers[0][1], "all ranks get the same report"
     assert any(share > 0 for share in answers[0][1]), "with 3% lost, something is missing"
 
 

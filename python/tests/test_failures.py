@@ -127,7 +127,7 @@ def _misuse(rank: int, ranks: int) -> str:
     return "no error"
 
 
-def test_what_cannot_be_done_is_said_at_once(run):
+def test_impossible_calls_fail_at_once(run):
     assert all("mean of torch.int32" in text for text in run(2, _misuse))
 
 
@@ -175,7 +175,7 @@ def _lose_the_hand_out(rank: int, ranks: int) -> str:
     return "nothing"
 
 
-def test_results_that_cannot_be_handed_out_are_an_error(start):
+def test_results_without_a_receiver_are_an_error(start):
     answers = start(2, _lose_the_hand_out).answers(limit_s=TIMEOUT_S)
     for _, text in answers.values():
         assert "broken on purpose" in str(text), text

@@ -210,7 +210,7 @@ def test_results_are_a_table_json_and_a_drawing(tmp_path):
         assert 0 < float(circle.get("cx")) < 640 and 0 < float(circle.get("cy")) < 400
 
 
-def test_seeds_that_differ_by_more_than_the_tolerance_are_told():
+def test_seeds_that_differ_by_more_than_the_tolerance_are_reported():
     def train(drop: Drop, seed: int) -> float:
         drop(torch.ones(4_000))
         return 0.5 + 0.1 * seed
@@ -253,12 +253,12 @@ def test_costs_of_layers_are_rounds_that_training_takes_longer(tmp_path):
         ({"packet_values": 0}, "packet_values is 0"),
     ],
 )
-def test_wrong_arguments_are_told(wrong, text):
+def test_wrong_arguments_are_reported(wrong, text):
     with pytest.raises(ValueError, match=text):
         loss_bound(lambda drop, seed: 1.0, **wrong)
 
 
-def test_wrong_trainings_are_told():
+def test_wrong_trainings_are_reported():
     with pytest.raises(ValueError, match="never called drop"):
         loss_bound(lambda drop, seed: 1.0)
     with pytest.raises(ValueError, match="quality has to be a number"):

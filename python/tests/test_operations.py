@@ -31,22 +31,22 @@ def _every_operation(rank: int, ranks: int) -> None:
 def _all_reduces(rank: int, dtype: torch.dtype, count: int, gloo) -> None:
     Op = dist.ReduceOp
     for op in (Op.SUM, Op.MIN, Op.MAX, Op.PRODUCT):
-        ours = _values(rank, dtype, count)
-        theirs = ours.to(torch.float64, copy=True)
-        dist.all_reduce(ours, op=op)
-        dist.all_reduce(theirs, op=op, group=gloo)
+        reduced = _values(rank, dtype, count)
+        expected = reduced.to(torch.float64, copy=True)
+        dist.all_reduce(reduced, op=op)
+        dist.all_reduce(expected, op=op, group=gloo)
         if op != Op.PRODUCT or dtype in (torch.float32, torch.float64, torch.int64):
-            assert torch.equal(ours, theirs.to(dtype)), (dtype, op, ours[:4], theirs[:4])
+            assert torch.equal(reduced, expected.to(dtype)), (dtype, op, reduced[:4], expected[:4])
         at_root = _values(rank, dtype, count)
         dist.reduce(at_root, 0, op=op)
-        assert torch.equal(at_root, ours if rank == 0 else _values(rank, dtype, count))
+        assert torch.equal(at_root, reduced if rank == 0 else _values(rank, dtype, count))
     if dtype.is_floating_point:
-        ours = _values(rank, dtype, count)
-        theirs = ours.to(torch.float64, copy=True)
-        dist.all_reduce(ours, op=Op.AVG)
-        dist.all_reduce(theirs, group=gloo)
-        mean = (theirs / dist.get_world_size()).to(dtype)
-        assert torch.allclose(ours, mean, rtol=1e-2 if dtype.itemsize == 2 else 1e-6)
+        reduced = _values(rank, dtype, count)
+        expected = reduced.to(torch.float64, copy=True)
+        dist.all_reduce(reduced, op=Op.AVG)
+        dist.all_reduce(expected, group=gloo)
+        mean = (expected / dist.get_world_size()).to(dtype)
+        assert torch.allclose(reduced, mean, rtol=1e-2 if dtype.itemsize == 2 else 1e-6)
 
 
 def _copies(rank: int, ranks: int, dtype: torch.dtype, count: int) -> None:
@@ -146,14 +146,14 @@ def _magnitudes(rank: int, ranks: int) -> None:
         info = torch.finfo(dtype)
         allowed = sizes * info.eps * ranks + info.tiny
         for op, truth in ((dist.ReduceOp.SUM, exact), (dist.ReduceOp.AVG, exact / ranks)):
-            ours = values.clone()
-            dist.all_reduce(ours, op=op)
-            assert ((ours.double() - truth).abs() <= allowed).all(), (dtype, op)
+            reduced = values.clone()
+            dist.all_reduce(reduced, op=op)
+            assert ((reduced.double() - truth).abs() <= allowed).all(), (dtype, op)
         for op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX):
-            ours, theirs = values.clone(), values.clone()
-            dist.all_reduce(ours, op=op)
-            dist.all_reduce(theirs, op=op, group=gloo)
-            assert torch.equal(ours, theirs), (dtype, op)
+            reduced, expected = values.clone(), values.clone()
+            dist.all_reduce(reduced, op=op)
+            dist.all_reduce(expected, op=op, group=gloo)
+            assert torch.equal(reduced, expected), (dtype, op)
 
 
 @pytest.mark.parametrize("share_memory", ["0", "1"])
@@ -164,7 +164,7 @@ def test_numbers_of_all_sizes(run, monkeypatch, share_memory):
 
 
 def _groups(rank: int, ranks: int) -> None:
-    """Two groups work at the same time, and many small operations are on the way."""
+    """Two groups work at the same time, and many small operations are in flight."""
     groups = [dist.new_group([0, 1], backend="thalweg"), dist.new_group([1, 2], backend="thalweg")]
     works, tensors = [], []
     for step in range(200):
@@ -225,7 +225,7 @@ def test_sums_go_through_the_switch(run, monkeypatch):
 
 
 @pytest.mark.parametrize("collective", ["auto", "ring"])
-def test_sums_go_straight_between_ranks(run, monkeypatch, collective):
+def test_sums_go_directly_between_ranks(run, monkeypatch, collective):
     monkeypatch.setenv("THALWEG_SHARE_MEMORY", "0")
     monkeypatch.setenv("THALWEG_COLLECTIVE", collective)
     run(3, _through_sockets)

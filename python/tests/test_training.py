@@ -42,10 +42,10 @@ def _losses(rank: int, group) -> tuple[list[float], bool]:
 
 
 def test_ddp_learns_as_with_gloo_and_keeps_the_same_bits(run):
-    for ours, theirs, is_same in run(4, _train):
+    for losses, of_gloo, is_same in run(4, _train):
         assert is_same
-        assert ours[-1] < ours[0]
-        assert max(abs(a - b) for a, b in zip(ours, theirs)) < 1e-5
+        assert losses[-1] < losses[0]
+        assert max(abs(a - b) for a, b in zip(losses, of_gloo)) < 1e-5
 
 
 def _torchrun(script: str, *arguments: str) -> str:

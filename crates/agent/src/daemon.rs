@@ -34,10 +34,10 @@ use crate::scheduler::{Client, Output, Scheduler};
 use crate::stats::{AgentStats, JobStats, TablesStats};
 
 /// Most connections of jobs.
-const SEATS_MAX: usize = 256;
-/// What may wait to be taken in. Whoever talks faster than the agent listens waits, and fills no memory.
+const CONNECTIONS_MAX: usize = 256;
+/// Most inputs that wait. A job that sends faster than the agent reads waits, and fills no memory.
 const INBOX: usize = 256;
-/// How long a job may not read before it is hung up on: nobody else waits for it.
+/// Longest time that a job may not read before it is hung up on: nobody else waits for it.
 const WRITE_WITHIN: Duration = Duration::from_millis(5);
 /// Time between two messages that renew rates, and the most that the agent sleeps. A few of them may be late before
 /// enforcers take the agent for lost.
@@ -45,15 +45,15 @@ const RENEW_EVERY: Duration = Duration::from_millis(250);
 
 /// Settings of an [`AgentDaemon`].
 pub struct AgentConfig {
-    /// Where jobs find it.
+    /// Path of the socket that jobs connect to.
     pub socket: PathBuf,
     /// The host's address, from which its flows leave.
     pub address: Ipv4Addr,
     /// The rate of its link.
     pub uplink: Rate,
-    /// What all hosts agree on.
+    /// Settings that all hosts agree on.
     pub settings: Settings,
-    /// Which switch is asked for flows to which hosts. Without any the agent goes by the tables of its
+    /// Switches, and the hosts that they are asked for. Without any the agent goes by the tables of its
     /// own link.
     pub switches: Vec<(Prefix, Access)>,
     /// Precautions for the case that the agent is killed.
@@ -80,11 +80,11 @@ pub struct AgentDaemon {
     _guardian: Option<Guardian>,
 }
 
-/// What comes in.
+/// Inputs of the agent's thread.
 enum Input {
     Connected(Client, UnixStream),
-    Said(Client, FromJob),
-    /// It hung up, or said what makes no sense.
+    Message(Client, FromJob),
+    /// It hung up, or sent an invalid message.
     Gone(Client, Option<String>),
     Switch(usize, FromSwitch),
     Count(SyncSender<AgentStats>),
@@ -128,7 +128,7 @@ impl AgentDaemon {
         let wanted = by_class.then(|| (config.uplink, config.safeguards.state_dir.clone()));
         let prioritizer = config.priorities.map(Prioritizer::start).transpose();
         let prioritizer = prioritizer.map_err(tagging_error)?;
-        let clerk = Clerk {
+        let agent_thread = AgentThread {
             scheduler,
             interface: None,
             wanted,
@@ -143,10 +143,10 @@ impl AgentDaemon {
             on_record: config.on_record,
         };
         let clients = Clients::default();
-        let (door, guests) = (inputs.clone(), Arc::clone(&clients));
+        let (sender, connections) = (inputs.clone(), Arc::clone(&clients));
         let threads = vec![
-            spawn("thalweg-agent", move || clerk.run(&inbox))?,
-            spawn("thalweg-door", move || welcome(&listener, &door, &guests))?,
+            spawn("thalweg-agent", move || agent_thread.run(&inbox))?,
+            spawn("thalweg-accept", move || welcome(&listener, &sender, &connections))?,
         ];
         let AgentConfig { socket, address, .. } = config;
         let (_pieces, _guardian) = (pieces, guardian);
@@ -162,7 +162,7 @@ impl AgentDaemon {
         })
     }
 
-    /// Where jobs find it.
+    /// Path of the socket that jobs connect to.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
@@ -198,7 +198,7 @@ impl AgentDaemon {
         self.prioritizer.as_ref().map(Prioritizer::stats)
     }
 
-    /// Whether it works.
+    /// True if all its threads run.
     pub fn is_running(&self) -> bool {
         let is_working = |threads: &[JoinHandle<()>]| threads.iter().all(|one| !one.is_finished());
         is_working(&self.threads) && self.prioritizer.as_ref().is_none_or(Prioritizer::is_running)
@@ -207,10 +207,10 @@ impl AgentDaemon {
 
 impl Drop for AgentDaemon {
     fn drop(&mut self) {
-        // The door opens once more, finds nobody to tell, and closes.
+        // The thread that accepts wakes up once more, finds that the agent has ended, and ends.
         let _ = self.inputs.send(Input::Stop);
-        if let Some(clerk) = (!self.threads.is_empty()).then(|| self.threads.remove(0)) {
-            let _ = clerk.join();
+        if let Some(first) = (!self.threads.is_empty()).then(|| self.threads.remove(0)) {
+            let _ = first.join();
         }
         let _ = UnixStream::connect(&self.socket);
         let _ = fs::remove_file(&self.socket);
@@ -224,7 +224,7 @@ impl Drop for AgentDaemon {
 }
 
 /// The thread that decides.
-struct Clerk {
+struct AgentThread {
     scheduler: Scheduler,
     /// The interface of the host, where its jobs have classes there.
     interface: Option<Interface>,
@@ -251,7 +251,7 @@ struct Switch {
     sequence: u64,
 }
 
-impl Clerk {
+impl AgentThread {
     fn run(mut self, inbox: &Receiver<Input>) {
         loop {
             let now = self.now();
@@ -300,7 +300,7 @@ impl Clerk {
             Input::Connected(client, stream) => {
                 self.streams.insert(client, stream);
             }
-            Input::Said(client, words) => self.handle_message(now, client, words),
+            Input::Message(client, words) => self.handle_message(now, client, words),
             Input::Gone(client, reason) => self.send_off(client, reason),
             Input::Switch(number, words) => self.hear(number, words),
             // A caller that no longer waits does not need them.
@@ -510,7 +510,7 @@ fn listen(socket: &Path) -> Result<UnixListener, AgentError> {
     }
     let listener = UnixListener::bind(socket)
         .map_err(|error| at(&format!("cannot listen there: {error}; choose another --socket")))?;
-    // Whoever may write to it may slow jobs down.
+    // Users that may write to it may slow jobs down.
     fs::set_permissions(socket, fs::Permissions::from_mode(0o600))
         .map_err(AgentError::system("the socket cannot be protected"))?;
     Ok(listener)
@@ -521,10 +521,10 @@ fn welcome(listener: &UnixListener, inputs: &SyncSender<Input>, clients: &Client
     for number in 0.. {
         let Ok((stream, _)) = listener.accept() else { continue };
         let client = Client(number);
-        if lock(clients).len() >= SEATS_MAX {
+        if lock(clients).len() >= CONNECTIONS_MAX {
             continue;
         }
-        match client_guest(client, &stream, inputs, clients) {
+        match accept_client(client, &stream, inputs, clients) {
             Ok(()) => {}
             // The agent has gone.
             Err(None) => return,
@@ -535,7 +535,7 @@ fn welcome(listener: &UnixListener, inputs: &SyncSender<Input>, clients: &Client
     }
 }
 
-fn client_guest(
+fn accept_client(
     client: Client,
     stream: &UnixStream,
     inputs: &SyncSender<Input>,
@@ -559,7 +559,7 @@ fn listen_to(client: Client, stream: UnixStream, inputs: &SyncSender<Input>) {
     let reason = loop {
         match lines.next_line() {
             Ok(Some(words)) => {
-                if inputs.send(Input::Said(client, words)).is_err() {
+                if inputs.send(Input::Message(client, words)).is_err() {
                     return;
                 }
             }

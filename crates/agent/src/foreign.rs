@@ -1,7 +1,7 @@
 //! Sockets of other processes.
 //!
 //! A file of another process is copied for as long as it takes to look at it or to set an option, and
-//! closed again: whoever held it longer would keep connections open that the process has closed. It
+//! closed again: a copy that is held longer would keep connections open that the process has closed. It
 //! takes the permission to debug the process: that of root, or of its parent.
 
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ pub struct Process {
 /// A socket of a process, as its table of files has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SocketFile {
-    /// Its place in the table.
+    /// Number of its file descriptor.
     pub place: i32,
     /// The kernel's number for the socket.
     pub inode: u64,
@@ -56,7 +56,7 @@ impl Process {
         Ok(Process { file: sys::open_process(number)?, number })
     }
 
-    /// Its sockets of any kind.
+    /// Sockets of any kind of the process.
     pub fn sockets(&self) -> io::Result<Vec<SocketFile>> {
         let mut sockets = Vec::new();
         for entry in fs::read_dir(format!("/proc/{}/fd", self.number))? {
@@ -149,7 +149,7 @@ fn ends(socket: &Socket) -> Option<(Ipv4Addr, Ipv4Addr)> {
     (own != peer && !peer.is_loopback()).then_some((own, peer))
 }
 
-/// What the kernel says of a connection: `struct tcp_info`, whose fields only ever get more.
+/// State of a connection in the kernel: `struct tcp_info`, whose fields only ever get more.
 struct Info([u8; INFO_BYTES]);
 
 const INFO_BYTES: usize = 216;

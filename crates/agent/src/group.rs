@@ -1,4 +1,4 @@
-//! Which processes belong to a program.
+//! Processes that belong to a program.
 
 use std::ffi::OsString;
 use std::fs;
@@ -121,7 +121,7 @@ fn listed(list: &Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// A new list beside this process, or why there is none.
+/// A new list beside this process, or the reason why it cannot be made.
 fn make_list() -> Result<PathBuf, String> {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let root = root_of(&read("/proc/self/mounts")?).ok_or("control groups (v2) are not mounted")?;

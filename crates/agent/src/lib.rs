@@ -2,7 +2,7 @@
 //!
 //! Jobs register over a Unix socket and say how far they are ([`thalweg_control::local`]); the agent asks
 //! the tables of switches, decides once a slot with [`thalweg_pace::Host`], and hands rates back.
-//! [`Leash`] makes any program obey them, by the pacing that the kernel has for TCP.
+//! [`Enforcer`] makes any program obey them, by the pacing that the kernel has for TCP.
 //!
 //! Limits fail open (E-14): a [guardian](guard) lifts them when the process that set them hangs or is killed, and
 //! original values of settings are kept in files ([`Safeguards`]).
@@ -12,13 +12,13 @@
 
 mod clock;
 mod daemon;
+mod enforcer;
 mod error;
 pub mod events;
 mod foreign;
 mod group;
 mod guardian;
 pub mod interface;
-mod leash;
 mod limits;
 mod mark;
 mod metrics;
@@ -33,8 +33,8 @@ mod sys;
 mod written;
 
 pub use daemon::{AgentConfig, AgentDaemon};
+pub use enforcer::{Enforcer, EnforcerConfig, Orders};
 pub use error::AgentError;
 pub use guardian::{Safeguards, guard};
-pub use leash::{Leash, LeashConfig, Orders};
 pub use record::Record;
 pub use stats::{AgentStats, JobStats, TablesStats};

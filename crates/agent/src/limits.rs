@@ -1,8 +1,8 @@
-//! How fast a flow may be at a moment.
+//! The rate of a flow at a moment.
 
 use std::time::Duration;
 
-/// A flow that waits may still send so much: the kernel knows no rate of nothing, and looks at the rate
+/// A flow that waits may still send at this rate: the kernel knows no rate of nothing, and looks at the rate
 /// only between two pieces, of which the shortest (two packets) takes 3 ms so.
 pub(super) const WAITING_BPS: u64 = 8_000_000;
 
@@ -10,23 +10,23 @@ pub(super) const WAITING_BPS: u64 = 8_000_000;
 /// nothing leaves for a while, whatever the new rate is.
 const CATCH_UP: u64 = 2;
 
-/// What a flow was granted. Moments are counted from any fixed one.
+/// Grant of a flow. Moments are counted from any fixed one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Limit {
     idle_bps: u64,
     bps: u64,
-    /// How much may have left in all when it has to wait.
+    /// Bytes that may have left in total when it has to wait.
     stop_at: Option<u64>,
     until: Option<Duration>,
 }
 
 impl Limit {
-    /// A flow of which nothing was said.
+    /// A flow without a grant.
     pub(super) fn new(idle_bps: u64) -> Limit {
         Limit { idle_bps, bps: idle_bps, stop_at: None, until: None }
     }
 
-    /// So much has left until now; from now on these rules hold.
+    /// Sets the rules that hold from now on, when `sent` bytes have left.
     pub(super) fn grant(
         &mut self,
         now: Duration,
@@ -40,7 +40,7 @@ impl Limit {
         self.until = within.map(|within| now.saturating_add(within));
     }
 
-    /// The rate at a moment when so much has left.
+    /// The rate at a moment when `sent` bytes have left.
     pub(super) fn bps(&self, now: Duration, sent: u64) -> u64 {
         if self.until.is_some_and(|until| until <= now) {
             return self.idle_bps;
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(limit.bps(71 * MS, 0), WAITING_BPS, "to wait");
     }
 
-    /// What leaves a connection that the kernel paces as the limit says, looked at every 3 ms or when a rate
+    /// Bytes that leave a connection that the kernel paces as the limit says, looked at every 3 ms or when a rate
     /// changes, and up to half a millisecond late. Every slot has another rate, between 50 Mbps and 1 Gbps.
     fn granted_anew(seed: u64) -> Trail {
         let slot = 60 * MS;

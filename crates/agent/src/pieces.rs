@@ -1,4 +1,4 @@
-//! How large the pieces are that the kernel paces.
+//! Size of the pieces that the kernel paces.
 //!
 //! To near hosts TCP sends pieces of up to 64 KB, whatever the rate (`tcp_tso_rtt_log`). At 4 Mbps one takes
 //! 130 ms, and the rate is only looked at between two of them: rates that change every 60 ms would be kept

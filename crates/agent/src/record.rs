@@ -1,22 +1,22 @@
-//! What an agent writes down.
+//! Records that an agent writes.
 
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// What became of a slot for one flow. Displayed as one line of JSON.
+/// Result of a slot for one flow. Displayed as one line of JSON.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The slot, counted from 1970.
     pub slot: u64,
     /// The job's name.
     pub job: String,
-    /// Where the flow goes.
+    /// Destination of the flow.
     pub to: Ipv4Addr,
     /// The last rate that it was given; 0 to wait.
     pub granted_bps: u64,
-    /// What it wanted to send.
+    /// Bytes that it wanted to send.
     pub asked_bytes: u64,
-    /// What it sent.
+    /// Bytes that it sent.
     pub carried_bytes: u64,
 }
 

@@ -8,14 +8,14 @@ use super::foreign::{Connection, Process, SocketFile, UNLIMITED};
 use super::group::{Group, Members};
 use super::written::WrittenLimits;
 
-/// What all connections to one host come to.
+/// Sums over all connections to one host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Total {
     /// Bytes that were written to them.
     pub(super) ready: u64,
     /// Of those, bytes that have left.
     pub(super) sent: u64,
-    /// How many of them have something to send.
+    /// Number of connections that have something to send.
     busy: u64,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Sockets {
     processes: BTreeMap<u32, Process>,
     /// By the kernel's number: processes that share a socket share it.
     known: BTreeMap<u64, Known>,
-    /// What closed connections had sent.
+    /// Bytes that closed connections had sent.
     closed: BTreeMap<Ipv4Addr, u64>,
     /// Limits that connections have of their own, by the kernel's number. A socket that passes from one
     /// process to another is found twice, the second time with a limit of this process.
@@ -134,7 +134,7 @@ impl Sockets {
         }
     }
 
-    /// What it comes to, host by host.
+    /// Sums over its connections, host by host.
     pub(super) fn totals(&self) -> BTreeMap<Ipv4Addr, Total> {
         let closed =
             |(&peer, &sent): (&Ipv4Addr, &u64)| (peer, Total { ready: sent, sent, busy: 0 });
@@ -202,7 +202,7 @@ impl Known {
     }
 }
 
-/// What has left for the first time: what is sent again is no progress.
+/// Bytes that have left for the first time: what is sent again is no progress.
 fn net(seen: &Connection) -> u64 {
     seen.sent_bytes.saturating_sub(seen.resent_bytes)
 }

@@ -1,9 +1,9 @@
-//! What an agent decides, without I/O: jobs and switches talk to it, it talks back.
+//! Decisions of an agent, without I/O: messages from jobs and switches in, messages to them out.
 //!
 //! The machine that decides is [`Agent`], the same as in a simulation. Here are the names that jobs, their processes and
 //! their flows have on a host, and the lines in which they talk.
 //!
-//! Whoever drives it hands in what came and the time, drains [`Scheduler::poll`] after every input, and calls
+//! Its driver hands in what came and the time, drains [`Scheduler::poll`] after every input, and calls
 //! [`Scheduler::handle_timeout`] when [`Scheduler::poll_timeout`] has come. A job whose words are refused is sent off
 //! with [`Scheduler::forget`].
 
@@ -41,7 +41,7 @@ pub struct Client(pub u64);
 pub enum Output {
     /// Tell a job.
     Say(Client, ToJob),
-    /// Ask the switches on the way, in this slot.
+    /// Ask the switches along the path, in this slot.
     Ask(Slot, Vec<Question>),
     /// Tell them.
     Tell(Slot, Vec<Plan>),
@@ -109,7 +109,7 @@ impl Scheduler {
         self.leaves = Some(Leaves::default());
     }
 
-    /// What to do next, to be drained after every input.
+    /// The next output, to be drained after every input.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -175,7 +175,7 @@ impl Scheduler {
         self.carry_out();
     }
 
-    /// What a switch said to flows in a slot. What several switches say adds up.
+    /// Handles the answers of a switch to flows in a slot. Answers of several switches add up.
     // spec: C-02
     pub fn handle_answers(
         &mut self,
@@ -192,7 +192,7 @@ impl Scheduler {
         self.carry_out();
     }
 
-    /// What became of plans at a switch.
+    /// Handles the verdicts of a switch on plans.
     pub fn handle_verdicts(&mut self, now: Time, plans: &[Plan], verdicts: &[Verdict]) {
         self.pass(now);
         for (plan, verdict) in plans.iter().zip(verdicts) {
@@ -322,11 +322,11 @@ impl Scheduler {
 
     /// Takes what the agent wants done, and gathers it.
     fn carry_out(&mut self) {
-        let (mut asked, mut told) = (Vec::new(), Vec::new());
+        let (mut asked, mut planned) = (Vec::new(), Vec::new());
         while let Some(output) = self.agent.poll() {
             match output {
                 agent::Output::Ask { flow, has_plan: false } => asked.push(flow),
-                agent::Output::Ask { flow, .. } if !told.contains(&flow) => told.push(flow),
+                agent::Output::Ask { flow, .. } if !planned.contains(&flow) => planned.push(flow),
                 agent::Output::Ask { .. } => {}
                 agent::Output::Order { job, order } => self.obey(job, order),
                 agent::Output::Ended(record) => self.note(record),
@@ -340,7 +340,7 @@ impl Scheduler {
             self.outputs.push_back(Output::Ask(slot, questions));
         }
         let plans: Vec<Plan> =
-            told.into_iter().filter_map(|flow| self.agent.plan(flow, own)).collect();
+            planned.into_iter().filter_map(|flow| self.agent.plan(flow, own)).collect();
         if !plans.is_empty() {
             self.outputs.push_back(Output::Tell(slot, plans));
         }

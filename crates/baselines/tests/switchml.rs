@@ -4,7 +4,8 @@ use thalweg_baselines::switchml::{Config as Settings, Event, Switch, Worker};
 use thalweg_core::{JobId, NodeId, Operation, Rate, Rng, Span, Time};
 use thalweg_fabric::topology::{CableSpec, LeafSpine, OneSwitch};
 use thalweg_fabric::{
-    Config, Director, Door, Effect, Fabric, Hosts, Limit, Pause, Place, Program, Rule, Topology,
+    Config, Director, Effect, Fabric, Hosts, Intercept, Limit, Pause, Place, Program, Rule,
+    Topology,
 };
 use thalweg_values::{Fixed, Tensor};
 
@@ -75,7 +76,7 @@ impl Stage {
             Worker::new(Settings { slots, ..settings }).expect("valid")
         });
         let machine = Box::new(switch);
-        fabric.install(self.switch, Program { machine, door: Door::Addressed });
+        fabric.install(self.switch, Program { machine, intercept: Intercept::Addressed });
         let unfinished = inputs.iter().map(Vec::len).sum();
         let mut application =
             Application { inputs, has_begun: false, unfinished, finished_at: Time::ZERO };

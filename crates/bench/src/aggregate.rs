@@ -1,4 +1,4 @@
-//! How fast a switch sums.
+//! Speed of summing in a switch.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ use crate::tools::{now, round};
 const SIZES: [u16; 3] = [62, 256, 352];
 const WORKERS: u8 = 8;
 const AGGREGATORS: u32 = 512;
-/// How many fragments every worker sends before the next worker does. Wide enough that a sum has left
+/// Number of fragments that every worker sends before the next worker does. Wide enough that a sum has left
 /// the nearest cache when it is needed again.
 const WINDOW_FRAGMENTS: u32 = 64;
 /// Buffers that packets arrive in, as a driver has them.
@@ -124,7 +124,7 @@ enum Seals {
 struct Track {
     switch: Switch,
     values: u16,
-    /// What arrives in one round.
+    /// Packets that arrive in one round.
     arrivals: Vec<Arrival>,
     buffers: Vec<Vec<u8>>,
     /// As large as all aggregators.
@@ -291,7 +291,7 @@ impl Track {
         Identity { job: JOB, epoch: 1, sequence, attempt: 0, operation: 1 }
     }
 
-    /// Whether what was measured is what was meant.
+    /// Checks that the run measured what it should.
     fn check(&self) -> Result<(), Failure> {
         let stats = self.switch.stats();
         let sums = self.rounds * u64::from(AGGREGATORS);

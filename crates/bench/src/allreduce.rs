@@ -1,4 +1,4 @@
-//! How fast tensors are summed over real sockets.
+//! Speed of summing tensors over real sockets.
 
 mod gloo;
 mod rank;
@@ -19,7 +19,7 @@ use self::stage::Stage;
 use crate::queues::QueueArguments;
 use crate::tools::{percentile, round};
 
-/// What `thalweg bench allreduce` takes.
+/// Arguments of `thalweg bench allreduce`.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct AllReduceArguments {
@@ -38,7 +38,7 @@ pub struct AllReduceArguments {
     /// Share of the packets that is lost: at every receiver of the lab, or else by the switch
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
-    /// Only the links of the first so many hosts of the lab lose packets, in both directions
+    /// Number of hosts of the lab, from the first, whose links lose packets, in both directions
     #[arg(long, requires = "lab")]
     lossy_hosts: Option<u32>,
     /// Largest share of any rank's values that sums may lack, 0 to below 1; 0 is exact
@@ -145,7 +145,7 @@ pub(crate) enum Dtype {
     F16,
 }
 
-/// Who adds.
+/// Hosts that sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Way {
     /// The switch of the rack, and the server
@@ -158,13 +158,13 @@ pub(crate) enum Way {
     Direct,
 }
 
-/// What came out for one job with one collective.
+/// Results of one job with one collective.
 struct Outcome {
     /// Name of the collective.
     name: &'static str,
     /// Counted from 0.
     job: u32,
-    /// Its work while all jobs ran, over the mean of all.
+    /// Work while all jobs ran, over the mean of all.
     share: f64,
     /// From when to when each of its all-reduces took.
     spans_ms: Vec<[f64; 2]>,
@@ -318,7 +318,7 @@ impl Outcome {
         percentile(&self.times_ms, 50.0)
     }
 
-    /// How many all-reduces it did between two moments, parts of them included.
+    /// Number of all-reduces that it did between two moments, parts of them included.
     fn work_within(&self, from: f64, to: f64) -> f64 {
         let part = |&[start, end]: &[f64; 2]| {
             ((end.min(to) - start.max(from)) / (end - start)).clamp(0.0, 1.0)
@@ -372,7 +372,7 @@ fn wait_by(spin: bool) -> Wait {
     if spin { Wait::Spin } else { Wait::Sleep }
 }
 
-/// Values of a tensor of so many MiB.
+/// Number of values of a tensor of this size in MiB.
 fn values(mb: f64) -> usize {
     (mb * 262_144.0).round().max(1.0) as usize
 }

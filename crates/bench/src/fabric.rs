@@ -1,4 +1,4 @@
-//! How fast the simulator is.
+//! Speed of the simulator.
 
 use serde_json::json;
 use thalweg_console::{Failure, files};

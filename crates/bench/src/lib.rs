@@ -17,7 +17,7 @@ pub use pacing::{StreamArguments, TrainArguments, stream, train};
 use clap::{Args, Subcommand};
 use thalweg_console::Failure;
 
-/// What can be measured.
+/// Benchmarks.
 #[derive(Subcommand)]
 pub enum BenchCommand {
     /// The simulator: 144 hosts, DCTCP, web-search flows at load 0.6, one thread
@@ -49,13 +49,13 @@ pub enum BenchCommand {
     Flows(thalweg_replay::FlowsArguments),
     /// Rates that are kept, jobs that take turns, others that are left their share; needs root
     ///
-    /// In a lab: two TCP programs and a flow of ours follow rates that change every 60 ms, and means over
+    /// In a lab: two TCP programs and a Thalweg flow follow rates that change every 60 ms, and means over
     /// ten slots are compared with what was asked; two jobs whose bytes meet on a link run without
     /// agents and with them; a paced job runs beside a TCP connection that nobody paces.
     Pacing(pacing::PacingArguments),
 }
 
-/// What `thalweg bench fabric` takes.
+/// Arguments of `thalweg bench fabric`.
 #[derive(Args)]
 pub struct FabricArguments {
     /// Print one JSON document
@@ -66,7 +66,7 @@ pub struct FabricArguments {
     runs: u32,
 }
 
-/// What `thalweg bench aggregate` takes.
+/// Arguments of `thalweg bench aggregate`.
 #[derive(Args)]
 pub struct AggregateArguments {
     /// Print one JSON document

@@ -20,7 +20,7 @@ use thalweg_lab::{Lab, Spec};
 
 use crate::tools::round;
 
-/// What `thalweg bench pacing` takes.
+/// Arguments of `thalweg bench pacing`.
 #[derive(Args)]
 pub struct PacingArguments {
     /// Print one JSON document
@@ -53,17 +53,17 @@ pub struct PacingArguments {
     /// With `turns`: runs beside a TCP connection that nobody paces as well
     #[arg(long)]
     beside: bool,
-    /// What a program says goes to standard error
+    /// Send what programs print to standard error
     #[arg(long)]
     details: bool,
 }
 
-/// What is measured.
+/// Experiments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Experiment {
     /// Two TCP programs follow rates that change every slot
     Rates,
-    /// A flow of ours does
+    /// A Thalweg flow does
     Flows,
     /// Two jobs share a link, without agents and with them
     Jobs,
@@ -167,7 +167,7 @@ fn compared(
     .map(|(key, value)| (format!("{name}{key}"), value))
 }
 
-/// How far means over ten slots are off, slot by slot given what was asked and what came.
+/// Errors of means over ten slots, given what was asked and what came, slot by slot.
 fn errors_of_ten(asked: &[u64], came: &[u64]) -> Vec<f64> {
     let windows = asked.windows(10).zip(came.windows(10));
     let error = |(asked, came): (&[u64], &[u64])| {

@@ -1,4 +1,4 @@
-//! How many agents one set of load tables serves.
+//! Number of agents that one set of load tables serves.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use thalweg_report::format::format_count;
 
 use crate::tools::{now, percentile};
 
-/// What `thalweg bench schedule` takes.
+/// Arguments of `thalweg bench schedule`.
 #[derive(Args)]
 pub struct ScheduleArguments {
     /// Print one JSON document
@@ -37,7 +37,7 @@ pub struct ScheduleArguments {
     flat_out: bool,
 }
 
-/// What one agent saw.
+/// Measurements of one agent.
 #[derive(Default)]
 struct Seen {
     fetches_us: Vec<f64>,

@@ -1,4 +1,4 @@
-//! How many packets a switch takes over real sockets.
+//! Packets that a switch takes over real sockets.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use thalweg_wire::tag::{Key, Secret};
 
 use crate::tools::{now, round};
 
-/// What `thalweg bench switch` takes.
+/// Arguments of `thalweg bench switch`.
 #[derive(Args)]
 pub struct SwitchArguments {
     /// Print one JSON document
@@ -54,10 +54,10 @@ const EPOCH: u32 = 1;
 const SECRET: Secret = Secret([3; 16]);
 /// Fragments of a tensor: some windows.
 const TENSOR_FRAGMENTS: usize = 4_096;
-/// Long enough that super-packets are full.
+/// Long enough that GSO batches are full.
 const WINDOW_BYTES: u64 = 512 << 10;
 
-/// What the threads of the switch have counted.
+/// Counters of the switch's threads.
 #[derive(Default)]
 struct Count {
     packets: u64,
@@ -157,7 +157,7 @@ struct Load {
 }
 
 impl Load {
-    /// The server and the workers, on so many threads.
+    /// The server and the workers, on this number of threads.
     fn on(
         threads: usize,
         setup: &Arc<Setup>,

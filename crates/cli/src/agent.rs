@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use thalweg::AGENT_SOCKET;
 use thalweg::metrics::Endpoint;
 use thalweg_agent::{
-    AgentConfig, AgentDaemon, AgentError, Leash, LeashConfig, Orders, Record, Safeguards,
+    AgentConfig, AgentDaemon, AgentError, Enforcer, EnforcerConfig, Orders, Record, Safeguards,
 };
 use thalweg_console::{Failure, files, interrupt};
 use thalweg_control::Access;
@@ -27,7 +27,7 @@ use crate::daemon::{self, DaemonOptions, Ready, Renewal};
 /// Folder of the files that keep original values of settings of the kernel.
 const STATE_DIR: &str = "/run/thalweg";
 
-/// What `thalweg agent --help` says first.
+/// Introduction of `thalweg agent --help`.
 pub(crate) const ABOUT: &str = "\
 Plan when the jobs of this host send, and how fast
 
@@ -41,7 +41,7 @@ kernel has for TCP. The program is not changed and does not notice.
 With `--prioritize` the agent gives priorities to the TCP flows of all programs: it observes them, learns how large \
 flows of each service become, and a small program in the kernel writes the code point of every packet.";
 
-/// What `thalweg agent` takes.
+/// Arguments of `thalweg agent`.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_long_help = EXAMPLES)]
 pub(crate) struct AgentArguments {
@@ -62,16 +62,16 @@ enum AgentCommand {
     Guard,
 }
 
-/// What `thalweg agent run` takes.
+/// Arguments of `thalweg agent run`.
 #[derive(Args)]
 struct RunArguments {
     /// The job's name, the same on all its hosts [default: that of the program]
     #[arg(long)]
     job: Option<String>,
-    /// Where the agent is
+    /// Socket of the agent
     #[arg(long, default_value = AGENT_SOCKET, value_name = "FILE", conflicts_with = "rates")]
     socket: PathBuf,
-    /// What it sends to each host in an iteration, such as 100MB [default: what it sent before]
+    /// Bytes that it sends to each host in an iteration, such as 100MB [default: what it sent before]
     #[arg(long)]
     volume: Option<Bytes>,
     /// Ask no agent: these rates, one a slot of 60 ms, over and over, such as 50mbit,1gbit
@@ -211,7 +211,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
     };
     interrupt::count();
     daemon::say_events();
-    let leash = Leash::start(LeashConfig {
+    let enforcer = Enforcer::start(EnforcerConfig {
         orders,
         job,
         volume: arguments.volume.map(Bytes::as_u64),
@@ -220,7 +220,7 @@ fn run(arguments: &RunArguments) -> Result<(), Failure> {
         should_stop: Box::new(interrupt::is_asked),
         on_record: log(arguments.log.as_ref())?,
     });
-    let status = leash.and_then(Leash::run).map_err(not_started)?;
+    let status = enforcer.and_then(Enforcer::run).map_err(not_started)?;
     if status.success() { Ok(()) } else { Err(Failure::program(status)) }
 }
 
@@ -239,7 +239,7 @@ fn not_started(error: AgentError) -> Failure {
     }
 }
 
-/// Who is told what became of slots.
+/// Receiver of records of slots.
 type OnRecord = Box<dyn FnMut(&Record) + Send>;
 
 /// Writes records to a file, if one is given. It is opened again after `SIGHUP`, so that a full one can be moved away.

@@ -1,5 +1,5 @@
-//! What `thalweg switch` and `thalweg server` have in common: settings from a file, the secret, the
-//! line that says that they are ready, and how they end.
+//! Common parts of `thalweg switch` and `thalweg server`: settings from a file, the secret, the line that says that
+//! they are ready, and how they end.
 
 mod logs;
 mod renewal;
@@ -23,16 +23,16 @@ use thalweg::metrics::Endpoint;
 pub(crate) use self::logs::{LogFormat, fail, say, say_events, set_format, warn};
 pub(crate) use self::renewal::{Renewal, flags};
 
-/// What daemons of one machine share where nobody chose a secret. It is no secret.
+/// Secret of the daemons of one machine where nobody chose one. It is no secret.
 const LOOPBACK_SECRET: Secret = Secret(*b"thalweg-loopback");
 
-/// How often a daemon asks itself whether it should end.
+/// Time between two checks of a daemon for the order to end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How to write a secret.
+/// Command that writes a secret.
 const WRITE_SECRET: &str = "thalweg secret new --out secret";
 
-/// What every daemon takes beside its settings.
+/// Options of every daemon beside its settings.
 #[derive(Args)]
 pub(crate) struct DaemonOptions {
     /// Read settings from a TOML file, whose keys are the names of the flags; flags go first
@@ -78,16 +78,16 @@ pub(crate) trait Daemon: Send + Sync + Sized + 'static {
     /// `switch` or `server`.
     const ROLE: &'static str;
 
-    /// Where it is reached.
+    /// Address of its data path.
     fn address(&self) -> SocketAddr;
 
-    /// Whether its data path runs.
+    /// True if its data path runs.
     fn is_running(&self) -> bool;
 
-    /// What it has counted, for Prometheus. `None` if its data path has ended.
+    /// Counters in the text format of Prometheus. `None` if its data path has ended.
     fn exposition(&self) -> Option<String>;
 
-    /// What it has done, in a few words. `None` if its data path has ended.
+    /// Work so far, in a few words. `None` if its data path has ended.
     fn summary(&self) -> Option<String>;
 
     /// Ends it, and says what it died of if it already had.
@@ -149,7 +149,7 @@ pub(crate) fn run<D: Daemon>(
     }
     let summary = daemon.summary();
     drop(endpoint);
-    // Whoever looked at the metrics has let go of it.
+    // The server of metrics has let go of it.
     let stopped = Arc::into_inner(daemon).map_or(Ok(()), D::stop);
     stopped.map_err(|error| Failure::Ran(error.to_string()))?;
     if !interrupt::is_asked() {
@@ -189,7 +189,7 @@ pub(crate) fn read(file: &Path) -> Result<Secrets, Failure> {
     read_secrets(file).map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// What a file says that others have to show.
+/// The token in a file, which others have to show.
 pub(crate) fn token(file: &Path) -> Result<String, Failure> {
     warn_of_exposure(file);
     files::read(file).map(|text| text.trim().to_owned())
@@ -202,7 +202,7 @@ pub(crate) fn warn_of_exposure(file: &Path) {
     }
 }
 
-/// What to do while there is nothing to do.
+/// Wait of a thread that has nothing to do.
 pub(crate) fn wait_by(spin: Option<bool>) -> Wait {
     if spin == Some(true) { Wait::Spin } else { Wait::Sleep }
 }

@@ -11,7 +11,7 @@ use thalweg_figures::{FigureError, Report, Settings, output};
 
 use crate::progress::Bar;
 
-/// What `thalweg figure` takes.
+/// Arguments of `thalweg figure`.
 #[derive(Args)]
 #[command(after_long_help = FIGURE_HELP)]
 pub(crate) struct FigureArguments {
@@ -44,7 +44,7 @@ pub(crate) struct FigureArguments {
 
 const FIGURE_HELP: &str = "\
 A figure compares what a paper published with what comes out here: for each claim the paper's value,
-ours, the rule by which they agree, and whether they do. A figure that does not hold is a result and
+the measured one, the rule by which they agree, and whether they do. A figure that does not hold is a result and
 no failure: the exit code is 0, and the last line says \"does NOT hold\".
 
 docs/figures.md describes every figure and says where its set-up departs from the paper's.";
@@ -124,7 +124,7 @@ fn timed(
     Ok(report)
 }
 
-/// Plans are ours, so no error of a figure is the user's.
+/// Plans come with the program, so no error of a figure is the user's.
 fn failure(error: FigureError) -> Failure {
     match error {
         FigureError::Stopped => Failure::Interrupted,

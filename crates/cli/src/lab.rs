@@ -12,13 +12,13 @@ use thalweg_lab::{Lab, Place, Program, Spec};
 use thalweg_bench::embedded::{Daemons, TOKEN, Threads};
 use thalweg_bench::queues::QueueArguments;
 
-/// Where torch programs meet, on host 0.
+/// Port at which torch programs meet, on host 0.
 const MASTER_PORT: u16 = 29_500;
-/// How long a command may take to end when it is asked to.
+/// Longest time for a command to end after it is asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What `thalweg lab` takes.
+/// Arguments of `thalweg lab`.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct LabArguments {
@@ -31,7 +31,7 @@ pub(crate) struct LabArguments {
     /// Probability that a packet is lost where it is received, such as 0.01
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
-    /// Only the links of the first so many hosts lose packets, and in both directions
+    /// Number of hosts, from the first, whose links lose packets, in both directions
     #[arg(long)]
     lossy_hosts: Option<u32>,
     /// Send packets one by one, as on a wire, and not in pieces of up to 64 KB
@@ -64,7 +64,7 @@ pub(crate) struct LabArguments {
     command: Vec<OsString>,
 }
 
-/// What `thalweg lab --help` says first.
+/// Introduction of `thalweg lab --help`.
 pub(crate) const ABOUT: &str = "\
 Run a command on every host of a network that exists only on this machine
 

@@ -50,7 +50,7 @@ Examples:
   thalweg sim scenarios/incast.toml --out out/incast   the same with a report page, JSON and CSV
   thalweg sim scenarios/sweep.toml --json              every combination of a sweep, for programs
   thalweg figure --list                                published figures that can be run again
-  thalweg figure atp-table1                            one of them, the paper's numbers beside ours
+  thalweg figure atp-table1                            one of them, beside the paper's numbers
   thalweg predict train --input flows.csv --out forest.bin    learn how large flows become
   thalweg lab --hosts 8 --rate 1gbit -- ./train.sh     a command on 8 hosts, all on this machine
   thalweg plan --layers resnet50 --format sonic        queue thresholds for a model, for a switch
@@ -77,7 +77,7 @@ enum Command {
     Demo(DemoArguments),
     /// Run a scenario file and print flow completion times, links and drops
     Sim(sim::SimArguments),
-    /// Run a published figure again, the paper's numbers beside ours
+    /// Run a published figure again and compare it with the paper's numbers
     Figure(figure::FigureArguments),
     /// Learn how large flows become, and check how well
     #[command(subcommand, after_long_help = predict::PREDICT_HELP)]
@@ -88,7 +88,7 @@ enum Command {
     /// Plan the queues of switches for a model whose gradients may be lost in part
     #[command(long_about = plan::ABOUT)]
     Plan(plan::PlanArguments),
-    /// Run a switch: sums gradients on their way
+    /// Run a switch: sums gradients in the network
     Switch(switch::SwitchArguments),
     /// Run a server: completes sums, and knows who is in which job
     Server(server::ServerArguments),

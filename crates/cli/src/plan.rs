@@ -25,7 +25,7 @@ queue: a model of the average, not of bursts.
 With --for flows: eight queues in strict order of their priorities, as agents with --prioritize write them into \
 packets, and one marking threshold for each of them.";
 
-/// What `thalweg plan` takes.
+/// Arguments of `thalweg plan`.
 #[derive(Args)]
 pub(crate) struct PlanArguments {
     /// Traffic that the queues are for
@@ -49,19 +49,19 @@ pub(crate) struct PlanArguments {
     /// those that are empty leave is divided evenly, so that training may get less than half but never more
     #[arg(long)]
     fair: bool,
-    /// What waits at a port at most
+    /// Most bytes that wait at a port
     #[arg(long, value_name = "SIZE", default_value = "512KB")]
     buffer: Bytes,
     /// MTU of the links, by which packets are counted
     #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,
-    /// How much of a port's rate the gradients take, from above 0 to less than 1
+    /// Share of a port's rate that the gradients take, from above 0 to less than 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
     load: f64,
     /// Ports of the switch, separated by commas; for sonic
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "Ethernet0")]
     ports: Vec<String>,
-    /// What to print
+    /// Form of the output
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
 }
@@ -218,7 +218,7 @@ fn queue_document(model: &Model, queue: &QueuePlan) -> Value {
     })
 }
 
-/// What packets of this priority carry.
+/// DSCP of packets of this priority.
 fn code(priority: u8) -> u8 {
     Dscp::of_priority(priority).in_class(TrafficClass::Training).code()
 }

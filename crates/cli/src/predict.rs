@@ -13,7 +13,7 @@ use thalweg_core::Bytes;
 use thalweg_prioritize::NewFlow;
 use thalweg_prioritize::records::Records;
 
-/// What `thalweg predict` does.
+/// Commands of `thalweg predict`.
 #[derive(Subcommand)]
 pub(crate) enum PredictCommand {
     /// Learn from flows that have ended, and write what was learned

@@ -14,10 +14,10 @@ use thalweg_report::format::format_count;
 
 use crate::daemon::{self, Daemon, DaemonOptions, Renewal};
 
-/// Where a server is reached if nobody says otherwise.
+/// Default address of a server.
 const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_808);
 
-/// What `thalweg server` takes.
+/// Arguments of `thalweg server`.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServerArguments {
@@ -27,12 +27,11 @@ pub(crate) struct ServerArguments {
     settings: Settings,
 }
 
-/// What can stand in the file as well.
+/// Settings that can stand in the file as well.
 #[derive(Args, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct Settings {
-    /// Where to be reached, by UDP and TCP; the port is a multiple of 8, or 0 for a free one
-    /// [default: 127.0.0.1:4808]
+    /// Address for UDP and TCP; the port is a multiple of 8, or 0 for a free one [default: 127.0.0.1:4808]
     #[arg(long, value_name = "ADDR")]
     bind: Option<SocketAddr>,
     /// Number of cores that sum, each with a block of 8 ports 16 after the one before
@@ -81,7 +80,7 @@ struct Settings {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     spin: Option<bool>,
-    /// Serve counters for Prometheus and `thalweg top` here, to whoever can reach it
+    /// Serve counters for Prometheus and `thalweg top` here, to all that can reach it
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
 }

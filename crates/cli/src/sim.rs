@@ -23,7 +23,7 @@ const EVENTS_PER_LOOK: u64 = 100_000;
 pub(crate) const SCHEMA: &str = "thalweg.sim/1";
 const SWEEP_SCHEMA: &str = "thalweg.sim-sweep/1";
 
-/// What `thalweg sim` takes.
+/// Arguments of `thalweg sim`.
 #[derive(Args)]
 #[command(after_long_help = SIM_HELP)]
 pub(crate) struct SimArguments {
@@ -161,7 +161,7 @@ fn run(
     Ok((run.outcome(), start.elapsed()))
 }
 
-/// Whether the run is one to build on.
+/// Checks that the results of a run are valid.
 fn verdict(outcome: &Outcome) -> Result<(), Failure> {
     if let Err(violation) = &outcome.check {
         return Err(Failure::Ran(format!("the simulator broke its own laws: {violation}")));

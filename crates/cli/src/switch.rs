@@ -1,4 +1,4 @@
-//! `thalweg switch`: the daemon that sums gradients on their way, and keeps load tables.
+//! `thalweg switch`: the daemon that sums gradients in the network, and keeps load tables.
 
 mod tables;
 
@@ -18,10 +18,10 @@ use self::tables::Tables;
 use crate::daemon::{self, Daemon, DaemonOptions, Renewal};
 use thalweg::metrics;
 
-/// Where a switch is reached if nobody says otherwise.
+/// Default address of a switch.
 const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4_800);
 
-/// What `thalweg switch` takes.
+/// Arguments of `thalweg switch`.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SwitchArguments {
@@ -34,11 +34,11 @@ pub(crate) struct SwitchArguments {
     settings: Settings,
 }
 
-/// What can stand in the file as well.
+/// Settings that can stand in the file as well.
 #[derive(Args, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct Settings {
-    /// Where to be reached; the port is a multiple of 8, or 0 for a free one [default: 127.0.0.1:4800]
+    /// Address to listen at; the port is a multiple of 8, or 0 for a free one [default: 127.0.0.1:4800]
     #[arg(long, value_name = "ADDR")]
     bind: Option<SocketAddr>,
     /// The secret of the cluster, from `thalweg secret new`; needed beyond loopback. A second line may have the one that
@@ -55,7 +55,7 @@ struct Settings {
     /// Memory of the sums under way on each core: longer packets mean fewer of them [default: 44MiB]
     #[arg(long, value_name = "BYTES")]
     memory: Option<Bytes>,
-    /// How many sums can be under way at once on each core, in place of what --memory has room for
+    /// Number of sums that can be under way at once on each core, in place of what --memory has room for
     #[arg(long, value_name = "N")]
     aggregators: Option<u32>,
     /// The most values of a packet that is summed here, in place of what fills a packet of --mtu; jobs that start send
@@ -65,14 +65,14 @@ struct Settings {
     /// Lose this share of all packets on purpose, such as 0.01
     #[arg(long, value_name = "P")]
     loss: Option<f64>,
-    /// What the losses are drawn from [default: 1]
+    /// Seed of the losses [default: 1]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// Never sleep: takes a whole core and answers sooner
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     spin: Option<bool>,
-    /// Serve counters for Prometheus and `thalweg top` here, to whoever can reach it
+    /// Serve counters for Prometheus and `thalweg top` here, to all that can reach it
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     // In the file these stand beside the others, or under `[tables]`.
@@ -107,7 +107,7 @@ impl Settings {
 }
 
 const EXAMPLES: &str = "\
-A switch keeps nothing that cannot be lost: start it again at any time, and jobs go on. When it is ready
+A switch keeps soft state only: start it again at any time, and jobs go on. When it is ready
 it prints `switch ready at ADDR`. Ctrl-C or SIGTERM ends it, with exit code 0. At SIGHUP it reads
 --secret-file and --token-file again, while jobs go on.
 

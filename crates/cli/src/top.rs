@@ -14,17 +14,17 @@ use thalweg_core::Span;
 
 use self::picture::{Picture, Watched};
 
-/// What `thalweg top` takes.
+/// Arguments of `thalweg top`.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct TopArguments {
-    /// Where daemons serve their metrics, host:port: what was given to their --metrics
+    /// Addresses of daemons' metrics, host:port: what was given to their --metrics
     #[arg(value_name = "ADDR", default_value = "127.0.0.1:9464", value_parser = address)]
     addresses: Vec<String>,
     /// Time between two looks; rates are over this time
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Look once, print tables and end; so it is, too, where standard output is not a terminal
+    /// Look once, print tables and end; the default where standard output is not a terminal
     #[arg(long)]
     once: bool,
     /// Look once and print one JSON document

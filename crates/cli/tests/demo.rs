@@ -53,7 +53,7 @@ fn children_of(parent: u32) -> Vec<u32> {
 
 fn is_running(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    // Whoever has ended may wait for somebody to take note of it.
+    // A process that has ended may wait for its parent to take note of it.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
@@ -112,7 +112,7 @@ fn expected_ways() -> String {
 }
 
 #[test]
-fn bad_input_is_told_before_anything_starts() {
+fn bad_input_is_reported_before_anything_starts() {
     let folder = Folder::new("bad");
     let (empty, out) = (folder.path(""), folder.path("out"));
     let output = demo(&["--data", &empty, "--out", &out]).output().expect("it starts");
@@ -136,7 +136,7 @@ fn bad_input_is_told_before_anything_starts() {
 }
 
 /// Starts a demo that would take long, signals one of its processes or itself when training is under
-/// way, and says how it ended, what it said, and whether a process was left.
+/// way, and returns its exit code, its last line, and whether all processes have ended.
 fn signalled(signal: &str, whom: fn(u32, &[u32]) -> u32) -> (Option<i32>, String, bool) {
     let folder = Folder::new(signal);
     let mut child = demo(&["--steps", "4000", "--out", &folder.path("out")])
@@ -152,8 +152,8 @@ fn signalled(signal: &str, whom: fn(u32, &[u32]) -> u32) -> (Option<i32>, String
     let target = whom(child.id(), &children).to_string();
     assert!(Command::new("kill").args([signal, &target]).status().expect("kill").success());
     let code = child.wait().expect("it ends").code();
-    let said = errors.lines().map_while(Result::ok).last().unwrap_or_default();
-    (code, said, all_end(&children))
+    let message = errors.lines().map_while(Result::ok).last().unwrap_or_default();
+    (code, message, all_end(&children))
 }
 
 /// A switch, a server and seven workers.
@@ -173,8 +173,8 @@ fn wait_for_children(parent: u32) -> Vec<u32> {
 #[test]
 fn nothing_is_left_after_an_interruption() {
     let itself = |id: u32, _: &[u32]| id;
-    let (code, said, all_ended) = signalled("-INT", itself);
-    assert_eq!((code, said.as_str(), all_ended), (Some(130), "thalweg: interrupted", true));
+    let (code, message, all_ended) = signalled("-INT", itself);
+    assert_eq!((code, message.as_str(), all_ended), (Some(130), "thalweg: interrupted", true));
     let (code, _, all_ended) = signalled("-KILL", itself);
     assert_eq!((code, all_ended), (None, true));
 }
@@ -182,7 +182,7 @@ fn nothing_is_left_after_an_interruption() {
 #[test]
 fn a_worker_that_dies_ends_the_demo_with_its_reason() {
     let last = |_: u32, children: &[u32]| *children.iter().max().expect("there are children");
-    let (code, said, all_ended) = signalled("-ABRT", last);
-    assert_eq!((code, all_ended), (Some(1), true), "{said}");
-    assert!(said.starts_with("thalweg: worker ") && said.contains("signal: 6"), "{said}");
+    let (code, message, all_ended) = signalled("-ABRT", last);
+    assert_eq!((code, all_ended), (Some(1), true), "{message}");
+    assert!(message.starts_with("thalweg: worker ") && message.contains("signal: 6"), "{message}");
 }

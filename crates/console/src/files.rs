@@ -32,7 +32,7 @@ pub fn write_private(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failu
     written.map_err(|error| unwritable(path, &error))
 }
 
-/// Writes a result to standard output. Whoever reads it may stop early: that is no failure.
+/// Writes a result to standard output. Its reader may stop early: that is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

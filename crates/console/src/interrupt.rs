@@ -29,12 +29,12 @@ pub fn count() {
     handle(|_| count_one(&TIMES));
 }
 
-/// Whether Ctrl-C was pressed.
+/// True if Ctrl-C was pressed.
 pub fn is_asked() -> bool {
     times() > 0
 }
 
-/// How often Ctrl-C was pressed.
+/// Number of times that Ctrl-C was pressed.
 pub fn times() -> u32 {
     TIMES.load(Ordering::Relaxed)
 }

@@ -9,9 +9,9 @@ use thalweg::daemon::SwitchSnapshot;
 use thalweg_console::{Failure, files};
 use thalweg_control::{Access, inquiry};
 
-use super::troupe::{Troupe, own_program};
+use super::group::{Group, own_program};
 
-/// Where randomness comes from that nobody can guess.
+/// Source of randomness that nobody can guess.
 const ENTROPY: &str = "/dev/urandom";
 
 /// A switch and a server on loopback.
@@ -21,7 +21,7 @@ pub(super) struct Cluster {
     switch_process: usize,
 }
 
-/// What a switch has counted.
+/// Counters of a switch.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct SwitchCounters {
     /// Packets that it lost on purpose.
@@ -32,7 +32,7 @@ pub(super) struct SwitchCounters {
     pub(super) completed: u64,
 }
 
-/// What a server has counted for one job.
+/// Counters of a server for one job.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct JobCounters {
     /// Fragments whose sum is complete.
@@ -43,16 +43,16 @@ pub(super) struct JobCounters {
 
 impl Cluster {
     /// Starts both.
-    pub(super) fn start(troupe: &mut Troupe, loss: f64, seed: u64) -> Result<Cluster, Failure> {
+    pub(super) fn start(group: &mut Group, loss: f64, seed: u64) -> Result<Cluster, Failure> {
         let secret = secret()?;
         let options = [format!("--loss={loss}"), format!("--seed={seed}")];
-        let (switch_process, switch) = start(troupe, "switch", &options, &secret)?;
-        let (_, server) = start(troupe, "server", &[format!("--switch={switch}")], &secret)?;
+        let (switch_process, switch) = start(group, "switch", &options, &secret)?;
+        let (_, server) = start(group, "server", &[format!("--switch={switch}")], &secret)?;
         Ok(Cluster { switch, server, switch_process })
     }
 
-    pub(super) fn switch_counters(&self, troupe: &mut Troupe) -> Result<SwitchCounters, Failure> {
-        let line = troupe.ask(self.switch_process, "counters")?;
+    pub(super) fn switch_counters(&self, group: &mut Group) -> Result<SwitchCounters, Failure> {
+        let line = group.ask(self.switch_process, "counters")?;
         serde_json::from_str(&line).map_err(|_| Failure::Ran(format!("the switch says: {line}")))
     }
 
@@ -83,15 +83,15 @@ impl SwitchCounters {
 
 /// Starts a daemon and waits until it says where it is.
 fn start(
-    troupe: &mut Troupe,
+    group: &mut Group,
     which: &str,
     options: &[String],
     secret: &str,
 ) -> Result<(usize, String), Failure> {
     let mut command = own_program()?;
     command.args(["demo-daemon", which, "--bind=127.0.0.1:0"]).args(options);
-    let process = troupe.start(&format!("the {which}"), &mut command)?;
-    let line = troupe.ask(process, secret)?;
+    let process = group.start(&format!("the {which}"), &mut command)?;
+    let line = group.ask(process, secret)?;
     match line.strip_prefix(&format!("{which} ready at ")) {
         Some(address) => Ok((process, address.to_owned())),
         None => Err(Failure::Ran(format!("the {which} says: {line}"))),

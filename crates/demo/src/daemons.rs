@@ -10,7 +10,7 @@ use thalweg_wire::tag::Secret;
 use super::cluster::SwitchCounters;
 use super::lifeline::Lifeline;
 
-/// Which daemon to be.
+/// The daemon to run.
 #[derive(Subcommand)]
 #[expect(missing_docs, reason = "only the demo itself gives these options, and reads no help")]
 pub enum DaemonCommand {

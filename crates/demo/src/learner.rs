@@ -7,11 +7,11 @@ use thalweg_train::{Batches, DIGITS, Network, Recipe, STRIPES, Shard, Task};
 
 use super::message::{Lesson, Subject};
 
-/// What one addition of floats may be off by, in shares of what is added; a little more than half a
-/// unit in the last place, since every result is itself rounded.
+/// Largest error of one addition of floats, in shares of what is added; a little more than half a unit in the last
+/// place, since every result is itself rounded.
 const ROUNDING: f64 = 1.001 * f32::EPSILON as f64 / 2.0;
 
-/// How often a network is tested on its way, at most.
+/// Most tests of a network during training.
 const TESTS: usize = 20;
 
 /// The files of a data set, as MNIST calls them: images and labels to learn from and to test with.
@@ -61,7 +61,7 @@ impl Learner {
         (loss, gradient, batch.len())
     }
 
-    /// Whether a sum of all shards' gradients is right, but for rounding. Computes all of them.
+    /// True if a sum of all shards' gradients is right, but for rounding. Computes all of them.
     pub(super) fn is_right(&mut self, step: usize, sum: &[f32], workers: usize) -> bool {
         let mut exact = vec![(0.0, 0.0); sum.len()];
         for rank in 0..workers {
@@ -85,7 +85,7 @@ impl Learner {
         self.network.step(&sum, self.rate);
     }
 
-    /// The share of the test set that it gets right, where it is to be tested after this step.
+    /// The share of the test set that it gets right, if it is tested after this step.
     pub(super) fn test_after(&self, step: usize) -> Option<f64> {
         let every = self.steps.div_ceil(TESTS);
         let is_due = (step + 1).is_multiple_of(every) || step + 1 == self.steps;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_the_same_whoever_computes_the_shards() {
+    fn a_step_does_not_depend_on_who_computes_the_shards() {
         let lesson = Lesson { subject: Subject::Stripes, seed: 3, steps: 1, data: None };
         let mut whole = Learner::new(&lesson).unwrap();
         let mut parts = Learner::new(&lesson).unwrap();

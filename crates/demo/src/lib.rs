@@ -3,6 +3,7 @@
 mod cluster;
 mod compare;
 mod daemons;
+mod group;
 mod learner;
 mod lifeline;
 mod message;
@@ -12,7 +13,6 @@ mod plan;
 mod progress;
 mod reference;
 mod training;
-mod troupe;
 mod verdict;
 mod worker;
 
@@ -28,14 +28,14 @@ pub use self::daemons::{DaemonCommand, daemon};
 pub use self::worker::worker;
 
 use self::cluster::Cluster;
+use self::group::Group;
 use self::message::Way;
 use self::outcome::{Outcome, TenantOutcome};
 use self::plan::Plan;
 use self::progress::Progress;
 use self::reference::Reference;
-use self::troupe::Troupe;
 
-/// What `thalweg demo` takes.
+/// Arguments of `thalweg demo`.
 #[derive(Args)]
 #[command(after_long_help = DEMO_HELP)]
 pub struct DemoArguments {
@@ -54,7 +54,7 @@ pub struct DemoArguments {
     /// Train the first tenant on the MNIST-format files in this folder
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where report.html and result.json go
+    /// Folder of report.html and result.json
     #[arg(long, value_name = "DIR", default_value = "out/demo")]
     out: PathBuf,
     /// Print the verdict as one JSON document
@@ -65,7 +65,7 @@ pub struct DemoArguments {
     quick: bool,
 }
 
-/// What `thalweg demo --help` says first.
+/// Introduction of `thalweg demo --help`.
 pub const ABOUT: &str = "\
 Train two models at once over a lossy switch, all on this machine, and check the result
 
@@ -109,8 +109,8 @@ pub fn demo(arguments: &DemoArguments) -> Result<(), Failure> {
 fn run(plan: &Plan) -> Result<Outcome, Failure> {
     let start = Instant::now();
     let mut progress = Progress::new(plan);
-    let mut troupe = Troupe::new();
-    let cluster = Cluster::start(&mut troupe, plan.loss, plan.seed)?;
+    let mut group = Group::new();
+    let cluster = Cluster::start(&mut group, plan.loss, plan.seed)?;
     progress.say(&format!(
         "switch at {}, loses {} of its packets; server at {}; workers: {}",
         cluster.switch,
@@ -125,19 +125,19 @@ fn run(plan: &Plan) -> Result<Outcome, Failure> {
         let tenant = tenant.clone();
         std::thread::spawn(move || reference::run(&tenant))
     });
-    let (trainings, switch) = training::train(&mut troupe, &cluster, plan, &mut progress)?;
+    let (trainings, switch) = training::train(&mut group, &cluster, plan, &mut progress)?;
     let mut tenants = Vec::new();
     for ((tenant, training), reference) in plan.tenants.iter().zip(trainings).zip(references) {
         let (tenant, reference) = (tenant.clone(), finished(reference)?);
         tenants.push(TenantOutcome { tenant, training, reference });
     }
-    let comparison = compare_all(&mut troupe, &cluster, plan, &mut progress)?;
+    let comparison = compare_all(&mut group, &cluster, plan, &mut progress)?;
     progress.finish();
     Ok(Outcome { tenants, comparison, switch, took: start.elapsed() })
 }
 
 fn compare_all(
-    troupe: &mut Troupe,
+    group: &mut Group,
     lossy: &Cluster,
     plan: &Plan,
     progress: &mut Progress,
@@ -148,10 +148,10 @@ fn compare_all(
     progress.compare(plan.rounds * (ALL.len() + usize::from(is_lossy)));
     if is_lossy {
         let ways = [Way::Aggregate];
-        comparison = compare::compare(troupe, lossy, &ways, plan.loss, plan, progress)?;
+        comparison = compare::compare(group, lossy, &ways, plan.loss, plan, progress)?;
     }
-    let clean = Cluster::start(troupe, 0.0, plan.seed)?;
-    comparison.extend(compare::compare(troupe, &clean, &ALL, 0.0, plan, progress)?);
+    let clean = Cluster::start(group, 0.0, plan.seed)?;
+    comparison.extend(compare::compare(group, &clean, &ALL, 0.0, plan, progress)?);
     Ok(comparison)
 }
 

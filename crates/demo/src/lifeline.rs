@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use thalweg_console::Failure;
 
-/// What is said to this process, line by line. When nobody is left who could say anything, the whole
-/// process ends, whatever it is at: so nothing outlives the demo, even if that is killed.
+/// Orders to this process, line by line. When nobody is left who could send any, the whole process ends, whatever it is
+/// at: so nothing outlives the demo, even if that is killed.
 pub(super) struct Lifeline(Receiver<String>);
 
 impl Lifeline {

@@ -1,15 +1,15 @@
-//! What the demo and its workers say to each other: a JSON document a line.
+//! Messages between the demo and its workers: a JSON document a line.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What a worker is told first.
+/// First message to a worker.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Assignment {
-    /// Where the server is.
+    /// Address of the server.
     pub(super) server: String,
-    /// Where the switch is.
+    /// Address of the switch.
     pub(super) switch: String,
     /// The job that it works in.
     pub(super) job: String,
@@ -18,7 +18,7 @@ pub(super) struct Assignment {
     pub(super) work: Work,
 }
 
-/// What a worker does.
+/// Work of a worker.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) enum Work {
     /// Trains its shard.
@@ -27,7 +27,7 @@ pub(super) enum Work {
     Compare(Exercise),
 }
 
-/// What is learnt, and how long. The same lesson gives the same bits.
+/// Subject and length of a training. The same lesson gives the same bits.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Lesson {
     pub(super) subject: Subject,
@@ -51,7 +51,7 @@ pub(super) struct Exercise {
     pub(super) rounds: usize,
 }
 
-/// Who adds up.
+/// Collectives that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Way {
     Aggregate,
@@ -59,7 +59,7 @@ pub(super) enum Way {
     Server,
 }
 
-/// What a worker says.
+/// Messages of a worker.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Report {
     /// Something that people may want to know.
@@ -68,13 +68,13 @@ pub(super) enum Report {
     Step { step: usize, loss: f64, examples: usize, sum: Span },
     /// It has computed a step's sum again, from the examples of all workers.
     Checked { is_right: bool },
-    /// What it knows after a step. Only rank 0 says so.
+    /// Accuracy after a step. Only rank 0 reports it.
     Tested { step: usize, accuracy: f64 },
-    /// The last step is done. It now waits to be told to leave.
+    /// The last step is done. It now waits for the order to leave.
     Trained(Trained),
     /// One all-reduce of an exercise.
     Summed { way: Way, sum: Span, is_exact: bool },
-    /// All of the exercise is done. It now waits to be told to leave.
+    /// All of the exercise is done. It now waits for the order to leave.
     Compared,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Span {
     pub(super) ended_us: f64,
 }
 
-/// What a worker ends with.
+/// Result of a worker's training.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Trained {
     /// Of the bits of its parameters.

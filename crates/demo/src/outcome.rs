@@ -1,4 +1,4 @@
-//! What came of the demo, and whether it is as it should be.
+//! Results of the demo, and checks of them.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use super::message::Way;
 use super::plan::Tenant;
 use super::reference::Reference;
 
-/// How far the accuracy may be from that of one process. Sums are rounded in the order in which
+/// Largest distance of the accuracy from that of one process. Sums are rounded in the order in which
 /// packets arrive, and training makes more of the difference with every step.
 pub(super) const ACCURACY_WITHIN: f64 = 0.02;
 
-/// What came of the demo.
+/// Results of the demo.
 pub(super) struct Outcome {
     pub(super) tenants: Vec<TenantOutcome>,
     pub(super) comparison: Vec<Measured>,
-    /// What the switch that both tenants shared had counted when they were done.
+    /// Counters of the switch that both tenants shared, when they were done.
     pub(super) switch: SwitchCounters,
     pub(super) took: Duration,
 }
 
-/// What came of one tenant's training.
+/// Results of one tenant's training.
 pub(super) struct TenantOutcome {
     pub(super) tenant: Tenant,
     pub(super) training: Training,
     pub(super) reference: Reference,
 }
 
-/// What the workers of a tenant came to.
+/// Results of a tenant's workers.
 #[derive(Default)]
 pub(super) struct Training {
     /// The mean loss of every step.
     pub(super) losses: Vec<f64>,
     /// Steps after which rank 0 tested it, and the share that was right.
     pub(super) tests: Vec<(usize, f64)>,
-    /// How long each step's sum took, from the last worker's start until all had it.
+    /// Duration of each step's sum, from the last worker's start until all had it.
     pub(super) sums_us: Vec<f64>,
     /// By rank.
     pub(super) parameters: Vec<Vec<f32>>,
@@ -42,7 +42,7 @@ pub(super) struct Training {
     pub(super) digests: Vec<String>,
     /// Steps whose sum a worker computed again from the examples of all.
     pub(super) sums_checked: usize,
-    /// Those of them that were further away than rounding explains.
+    /// Number of checked sums that were further away than rounding explains.
     pub(super) sums_wrong: usize,
     pub(super) repairs: u64,
     pub(super) queries: u64,
@@ -54,7 +54,7 @@ pub(super) struct Measured {
     pub(super) way: Way,
     /// The share of packets that the switch lost; rings and parameter servers do not pass it.
     pub(super) loss: f64,
-    /// How long each sum took, from the last worker's start until all had it.
+    /// Duration of each sum, from the last worker's start until all had it.
     pub(super) sums_us: Vec<f64>,
     pub(super) bits: f64,
     pub(super) is_exact: bool,
@@ -87,10 +87,10 @@ impl TenantOutcome {
             let apart = self.largest_difference_between_workers();
             problems.push(format!("{name}: parameters of two workers are {apart:e} apart"));
         }
-        let (ours, alone) = (self.accuracy(), self.reference_accuracy());
-        if (ours - alone).abs() > ACCURACY_WITHIN {
+        let (together, alone) = (self.accuracy(), self.reference_accuracy());
+        if (together - alone).abs() > ACCURACY_WITHIN {
             problems.push(format!(
-                "{name}: accuracy is {ours:.4}, one process has {alone:.4}, more than \
+                "{name}: accuracy is {together:.4}, one process has {alone:.4}, more than \
                  {ACCURACY_WITHIN} apart"
             ));
         }
@@ -112,7 +112,7 @@ impl TenantOutcome {
         last(&self.reference.tests)
     }
 
-    /// Whether all workers hold the same bits.
+    /// True if all workers hold the same bits.
     pub(super) fn is_identical(&self) -> bool {
         let digests = &self.training.digests;
         digests.iter().all(|digest| *digest == digests[0])
@@ -133,7 +133,7 @@ impl TenantOutcome {
         apart(&self.training.parameters[0], &self.reference.parameters)
     }
 
-    /// What a worker receives of sums, over the time that the sums take.
+    /// Bits of sums that a worker receives, over the time that the sums take.
     pub(super) fn goodput_bps(&self) -> f64 {
         goodput_bps(self.tenant.gradient_bits(), &self.training.sums_us)
     }
@@ -170,18 +170,18 @@ fn share(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part.min(all) as f64 / all as f64 }
 }
 
-fn same_bits(ours: &[f32], theirs: &[f32]) -> bool {
+fn same_bits(a: &[f32], b: &[f32]) -> bool {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    bits(ours) == bits(theirs)
+    bits(a) == bits(b)
 }
 
 /// The largest difference of two values in the same place. NaN if there is one, or if there are not
 /// as many of both.
-fn apart(ours: &[f32], theirs: &[f32]) -> f32 {
-    if ours.len() != theirs.len() {
+fn apart(a: &[f32], b: &[f32]) -> f32 {
+    if a.len() != b.len() {
         return f32::NAN;
     }
-    let differences = ours.iter().zip(theirs).map(|(ours, theirs)| (ours - theirs).abs());
+    let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
     differences.fold(0.0, |most, next| if most.is_nan() || most >= next { most } else { next })
 }
 

@@ -1,4 +1,4 @@
-//! What the demo runs, worked out from its arguments before anything starts.
+//! Plan of the demo, made from its arguments before anything starts.
 
 use thalweg_console::Failure;
 
@@ -14,16 +14,16 @@ const QUICK_STEPS: usize = 8;
 const QUICK_ROUNDS: usize = 3;
 /// Workers of the second tenant, whose model is the smaller one.
 const SECOND_WORKERS: u32 = 3;
-/// A step of the second tenant is shorter: so many more of them last about as long.
+/// Steps of the second tenant for each of the first: they are shorter, so that both last about as long.
 const SECOND_STEPS_FACTOR: usize = 2;
 
-/// What the demo runs.
+/// Plan of the demo.
 pub(super) struct Plan {
     pub(super) tenants: [Tenant; 2],
     /// The share of packets that the switch loses.
     pub(super) loss: f64,
     pub(super) seed: u64,
-    /// How often each way of the comparison sums.
+    /// Number of sums by each collective of the comparison.
     pub(super) rounds: usize,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Tenant {
 }
 
 impl Plan {
-    /// Reads whatever there is to read, so that bad input is told at once.
+    /// Reads whatever there is to read, so that bad input is reported at once.
     pub(super) fn new(arguments: &DemoArguments) -> Result<Plan, Failure> {
         let DemoArguments { workers, loss, seed, quick, .. } = *arguments;
         if !(0.0..=MOST_LOSS).contains(&loss) {
@@ -60,16 +60,16 @@ impl Plan {
 const MOST_LOSS: f64 = 0.2;
 
 impl Tenant {
-    fn new(letter: &str, workers: u32, lesson: Lesson) -> Result<Tenant, Failure> {
+    fn new(label: &str, workers: u32, lesson: Lesson) -> Result<Tenant, Failure> {
         let subject = match lesson.data {
             Some(_) => "images",
             None => lesson.subject.recipe().name,
         };
         let parameters = Learner::new(&lesson)?.parameters().len();
-        Ok(Tenant { name: format!("{letter}-{subject}"), workers, lesson, parameters })
+        Ok(Tenant { name: format!("{label}-{subject}"), workers, lesson, parameters })
     }
 
-    /// What one worker sends in a step.
+    /// Bits that one worker sends in a step.
     pub(super) fn gradient_bits(&self) -> f64 {
         self.parameters as f64 * 32.0
     }

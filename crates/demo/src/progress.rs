@@ -1,4 +1,4 @@
-//! How far the demo is: bars on a terminal, a few plain lines elsewhere. Always on standard error.
+//! Progress of the demo: bars on a terminal, a few plain lines elsewhere. Always on standard error.
 
 use std::io::IsTerminal;
 
@@ -7,27 +7,27 @@ use thalweg_report::format::{format_count, format_percent, format_rate_bps};
 
 use super::cluster::SwitchCounters;
 use super::plan::Plan;
-use super::training::News;
+use super::training::Snapshot;
 
-/// Lines that a tenant's training is told in where there are no bars.
+/// Number of lines about a tenant's training where there are no bars.
 const LINES: usize = 4;
 
-/// How far the demo is.
+/// Progress of the demo.
 pub(super) struct Progress {
     is_terminal: bool,
     all: MultiProgress,
-    tenants: Vec<Told>,
+    tenants: Vec<Row>,
     losses: ProgressBar,
     rounds: ProgressBar,
     lost_on_purpose: u64,
 }
 
 /// A tenant as it is shown.
-struct Told {
+struct Row {
     name: String,
     bar: ProgressBar,
     steps: usize,
-    /// How many of the plain lines have been written.
+    /// Number of plain lines that have been written.
     lines: usize,
 }
 
@@ -39,7 +39,7 @@ impl Progress {
             let steps = tenant.lesson.steps;
             let template = format!("{{prefix:{width}}} {{bar:24}} {{pos:>4}}/{{len:4}}  {{msg}}");
             let bar = bar(&all, steps, &template).with_prefix(tenant.name.clone());
-            Told { name: tenant.name.clone(), bar, steps, lines: 0 }
+            Row { name: tenant.name.clone(), bar, steps, lines: 0 }
         });
         let tenants = tenants.collect();
         let losses = bar(&all, 0, "{msg}");
@@ -56,7 +56,7 @@ impl Progress {
     /// A line that stays.
     pub(super) fn say(&self, text: &str) {
         if self.is_terminal {
-            // A terminal that is gone cannot be told.
+            // A terminal that is gone shows nothing.
             let _ = self.all.println(text);
         } else {
             eprintln!("{text}");
@@ -64,27 +64,27 @@ impl Progress {
     }
 
     /// A tenant has done another step.
-    pub(super) fn step(&mut self, tenant: usize, news: &News) {
-        let told = &mut self.tenants[tenant];
-        let accuracy = news
+    pub(super) fn step(&mut self, tenant: usize, now: &Snapshot) {
+        let row = &mut self.tenants[tenant];
+        let accuracy = now
             .accuracy
             .map_or(String::new(), |accuracy| format!(", accuracy {}", format_percent(accuracy)));
-        let goodput = format_rate_bps(news.goodput_bps);
-        let text = format!("loss {:.4}{accuracy}, {goodput}", news.loss);
-        if self.is_terminal && news.steps > 0 {
-            told.bar.set_position(news.steps as u64);
-            told.bar.set_message(text);
-        } else if news.steps * LINES >= (told.lines + 1) * told.steps && news.steps > 0 {
-            told.lines = news.steps * LINES / told.steps;
+        let goodput = format_rate_bps(now.goodput_bps);
+        let text = format!("loss {:.4}{accuracy}, {goodput}", now.loss);
+        if self.is_terminal && now.steps > 0 {
+            row.bar.set_position(now.steps as u64);
+            row.bar.set_message(text);
+        } else if now.steps * LINES >= (row.lines + 1) * row.steps && now.steps > 0 {
+            row.lines = now.steps * LINES / row.steps;
             let lost = format_count(self.lost_on_purpose);
             eprintln!(
                 "{}: step {} of {}: {text}; the switch has lost {lost} packets",
-                told.name, news.steps, told.steps
+                row.name, now.steps, row.steps
             );
         }
     }
 
-    /// What the switch has lost so far.
+    /// Shows the losses of the switch so far.
     pub(super) fn lost(&mut self, counters: &SwitchCounters) {
         self.lost_on_purpose = counters.lost_on_purpose;
         let [lost, packets] = [counters.lost_on_purpose, counters.packets].map(format_count);
@@ -93,10 +93,10 @@ impl Progress {
         ));
     }
 
-    /// Training is over: so many rounds of comparison follow.
+    /// Starts this number of rounds of comparison; training is over.
     pub(super) fn compare(&mut self, rounds: usize) {
-        for told in &self.tenants {
-            told.bar.abandon();
+        for row in &self.tenants {
+            row.bar.abandon();
         }
         self.losses.abandon();
         self.rounds = bar(&self.all, rounds, "{prefix} {bar:24} {pos:>4}/{len:4}  sums")
@@ -108,7 +108,7 @@ impl Progress {
         self.rounds.inc(1);
     }
 
-    /// What follows is the result.
+    /// Ends the bars: the result follows.
     pub(super) fn finish(&self) {
         self.rounds.finish_and_clear();
         if self.is_terminal {

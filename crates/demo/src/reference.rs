@@ -6,7 +6,7 @@ use thalweg_train::Shard;
 use super::learner::Learner;
 use super::plan::Tenant;
 
-/// What came of a run in one process.
+/// Results of a run in one process.
 pub(super) struct Reference {
     /// The mean loss of every step.
     pub(super) losses: Vec<f64>,

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 use thalweg_console::Failure;
 
 use super::cluster::{Cluster, JobCounters, SwitchCounters};
+use super::group::{Group, own_program};
 use super::message::{Assignment, Report, Span, Trained, Work};
 use super::outcome::{Training, goodput_bps};
 use super::plan::{Plan, Tenant};
 use super::progress::Progress;
-use super::troupe::{Troupe, own_program};
 
-/// How often the switch is asked what it has lost.
+/// Time between two questions to the switch about its losses.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// Steps that the goodput on the way is taken over.
+/// Latest steps that the goodput during training is the mean of.
 const LATEST_STEPS: usize = 10;
 
 /// Trains both tenants, and gives what each came to and what the switch had counted then.
 #[expect(clippy::disallowed_methods, reason = "progress is shown in real time")]
 pub(super) fn train(
-    troupe: &mut Troupe,
+    group: &mut Group,
     cluster: &Cluster,
     plan: &Plan,
     progress: &mut Progress,
@@ -27,31 +27,31 @@ pub(super) fn train(
     let mut classes = Vec::new();
     for tenant in &plan.tenants {
         let work = Work::Train(tenant.lesson.clone());
-        let workers = start_workers(troupe, cluster, &tenant.name, tenant.workers, &work)?;
+        let workers = start_workers(group, cluster, &tenant.name, tenant.workers, &work)?;
         classes.push(Class::new(tenant, workers));
     }
     let mut asked_at = Instant::now();
     while !classes.iter().all(Class::is_done) {
-        if let Some((from, line)) = troupe.listen()? {
+        if let Some((from, line)) = group.listen()? {
             let number = classes.iter().position(|class| class.workers.contains(&from));
             if let Some(number) = number {
                 let report = parse(&line)?;
                 classes[number].take(from, report, progress)?;
-                progress.step(number, &classes[number].news());
+                progress.step(number, &classes[number].snapshot());
             }
         }
         if asked_at.elapsed() >= ASK_EVERY {
-            progress.lost(&cluster.switch_counters(troupe)?);
+            progress.lost(&cluster.switch_counters(group)?);
             asked_at = Instant::now();
         }
     }
-    let switch = cluster.switch_counters(troupe)?;
+    let switch = cluster.switch_counters(group)?;
     progress.lost(&switch);
     let mut trainings = Vec::new();
     for class in classes {
         // Jobs that were left are forgotten, so it has to be asked before.
         let server = cluster.job_counters(&class.tenant.name)?;
-        troupe.dismiss(&class.workers)?;
+        group.dismiss(&class.workers)?;
         trainings.push(class.training(server));
     }
     Ok((trainings, switch))
@@ -59,7 +59,7 @@ pub(super) fn train(
 
 /// Starts the workers of a job and gives them their work.
 pub(super) fn start_workers(
-    troupe: &mut Troupe,
+    group: &mut Group,
     cluster: &Cluster,
     job: &str,
     ranks: u32,
@@ -67,7 +67,7 @@ pub(super) fn start_workers(
 ) -> Result<Vec<usize>, Failure> {
     let start = |rank| {
         let name = format!("worker {rank} of {job}");
-        let worker = troupe.start(&name, own_program()?.arg("demo-worker"))?;
+        let worker = group.start(&name, own_program()?.arg("demo-worker"))?;
         let assignment = Assignment {
             server: cluster.server.clone(),
             switch: cluster.switch.clone(),
@@ -77,19 +77,19 @@ pub(super) fn start_workers(
             work: work.clone(),
         };
         let line = serde_json::to_string(&assignment).expect("an assignment is plain data");
-        troupe.tell(worker, &line);
+        group.tell(worker, &line);
         Ok(worker)
     };
     (0..ranks).map(start).collect()
 }
 
-/// What a worker says.
+/// Parses a message of a worker.
 pub(super) fn parse(line: &str) -> Result<Report, Failure> {
     serde_json::from_str(line)
         .map_err(|error| Failure::Ran(format!("a worker says what nobody understands: {error}")))
 }
 
-/// The workers' spans of one sum, as far as they have been told.
+/// The workers' spans of one sum, as far as they have been reported.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Together {
     reports: u32,
@@ -104,15 +104,15 @@ impl Together {
         self.ended_us = self.ended_us.max(span.ended_us);
     }
 
-    /// From the last worker's start until all have it; once all have told.
+    /// From the last worker's start until all have it; once all have reported.
     pub(super) fn span_us(&self, workers: u32) -> Option<f64> {
         // Clocks may be set: no sum takes less than a microsecond.
         (self.reports == workers).then(|| (self.ended_us - self.began_us).max(1.0))
     }
 }
 
-/// How far a tenant is.
-pub(super) struct News {
+/// Progress of a tenant.
+pub(super) struct Snapshot {
     pub(super) steps: usize,
     pub(super) loss: f64,
     pub(super) accuracy: Option<f64>,
@@ -131,7 +131,7 @@ struct Class<'a> {
     trained: Vec<Option<Trained>>,
 }
 
-/// What is known of a step.
+/// Reports about a step.
 #[derive(Clone, Copy, Default)]
 struct Step {
     sum: Together,
@@ -184,10 +184,10 @@ impl<'a> Class<'a> {
         Ok(())
     }
 
-    fn news(&self) -> News {
+    fn snapshot(&self) -> Snapshot {
         let Training { losses, tests, sums_us, .. } = &self.so_far;
         let latest = &sums_us[sums_us.len().saturating_sub(LATEST_STEPS)..];
-        News {
+        Snapshot {
             steps: losses.len(),
             loss: losses.last().copied().unwrap_or(f64::NAN),
             accuracy: tests.last().map(|&(_, accuracy)| accuracy),

@@ -6,7 +6,7 @@ use thalweg_report::table::Table;
 
 use super::outcome::{ACCURACY_WITHIN, Measured, Outcome, TenantOutcome, Training};
 
-/// What is said when nothing is wrong.
+/// Verdict when nothing is wrong.
 pub(super) const ALL_WELL: &str = "everything is as it should be";
 
 /// One line.
@@ -65,7 +65,7 @@ pub(super) fn comparison(outcome: &Outcome) -> Table {
         .into()
 }
 
-/// What the switch did for both.
+/// Work of the switch for both tenants.
 pub(super) fn switch(outcome: &Outcome) -> String {
     let [lost, packets, completed] =
         [outcome.switch.lost_on_purpose, outcome.switch.packets, outcome.switch.completed]
@@ -77,7 +77,7 @@ pub(super) fn switch(outcome: &Outcome) -> String {
     )
 }
 
-/// What the numbers are held against.
+/// Checks behind the verdict.
 pub(super) fn bounds() -> String {
     format!(
         "Checked: all workers of a tenant hold the same bits; the sum of every step, computed again by one \
@@ -88,12 +88,12 @@ pub(super) fn bounds() -> String {
     )
 }
 
-/// How the comparison is made.
+/// Conditions of the comparison.
 pub(super) const FAIR: &str = "The same gradient and workers in every row, over the same loopback. \
-    Rings and parameter servers (server) run straight between the workers and do not pass the \
+    Rings and parameter servers (server) run directly between the workers and do not pass the \
     switch: compare them with aggregate through a switch that loses nothing.";
 
-/// What goodput means here.
+/// Definition of goodput.
 pub(super) const GOODPUT: &str = "Goodput: bits of the gradient over the time of its sum, from the \
     last worker's start until all have it.";
 

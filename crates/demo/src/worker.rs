@@ -13,7 +13,7 @@ use super::message::{Assignment, Exercise, Lesson, Report, Span, Trained, Way, W
 
 /// Rounds that are not measured: windows have to open first.
 const WARM_UP_ROUNDS: usize = 3;
-/// How long a worker may be gone, or nothing move, before the job fails.
+/// Longest absence of a worker, or time without progress, before the job fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Does what the first line of standard input says, waits for another line, and leaves.
@@ -115,7 +115,7 @@ fn compare(session: &Session, exercise: &Exercise) -> Result<(), Failure> {
     say(&Report::Compared)
 }
 
-/// What a rank contributes: small integers, whose sums are exact in any order.
+/// Value that a rank contributes: small integers, whose sums are exact in any order.
 fn value(rank: u32, round: usize, at: usize) -> f32 {
     ((at * 7 + round * 5 + rank as usize * 13) % 101) as f32 - 50.0
 }

@@ -1,5 +1,5 @@
-//! What a hop costs when the machines do next to nothing: relays on 144 hosts pass packets round a
-//! permutation that crosses racks.
+//! Cost of a hop when the machines do next to nothing: relays on 144 hosts pass packets round a permutation that
+//! crosses racks.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What happens next.
+//! Order of events in time.
 //!
 //! The loop has a fixed set of *sources*: every link (its next arrival), every machine (its next
 //! timeout) and a few odd ones. Each has at most one pending moment. Nearly all moments lie within a

@@ -1,4 +1,4 @@
-//! What must hold at every moment of every run.
+//! Invariants of every moment of every run.
 
 use crate::network::Network;
 use crate::stats::FabricStats;

@@ -1,4 +1,4 @@
-//! How the fabric's switches and interfaces behave.
+//! Behaviour of the fabric's switches and interfaces.
 
 use thalweg_core::{PRIORITIES, Rng};
 
@@ -13,15 +13,15 @@ use crate::routing::Spread;
 /// reads them from a file checks that.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// What waits at switch ports, and how.
+    /// Queue discipline of switch ports.
     pub discipline: Discipline,
     /// The memory it waits in.
     pub buffer: Buffer,
-    /// How switches choose among equal paths.
+    /// Choice of switches among equal paths.
     pub spread: Spread,
-    /// What goes wrong on links.
+    /// Faults of links.
     pub faults: Vec<Rule>,
-    /// What goes wrong with nodes.
+    /// Outages of nodes.
     pub outages: Vec<Outage>,
 }
 
@@ -116,7 +116,7 @@ impl Discipline {
 }
 
 impl Buffer {
-    /// What a port may hold when its switch holds `used_bytes` in all.
+    /// Bytes that a port may hold when its switch holds `used_bytes` in total.
     pub(crate) fn limit_bytes(&self, used_bytes: u64, port_bytes: u64) -> u64 {
         match *self {
             Buffer::PerPort { bytes } => bytes,

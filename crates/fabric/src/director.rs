@@ -1,4 +1,4 @@
-//! Who runs the experiment.
+//! The director: it runs the experiment.
 
 use thalweg_core::{NodeId, Reports, Time};
 
@@ -10,7 +10,7 @@ pub trait Director<M: Reports> {
     /// When it next wants [`handle_wake`](Director::handle_wake); asked again after every call.
     fn next_wake(&mut self) -> Time;
 
-    /// Its moment has come.
+    /// Handles the moment of [`next_wake`](Director::next_wake).
     fn handle_wake(&mut self, now: Time, hosts: &mut Hosts<'_, M>);
 
     /// The machine of a host reported something.
@@ -28,7 +28,7 @@ pub trait Director<M: Reports> {
         None
     }
 
-    /// Whether the run may end.
+    /// True if the run may end.
     fn is_done(&mut self) -> bool {
         false
     }
@@ -48,12 +48,12 @@ impl<M> Hosts<'_, M> {
         &mut self.machines[host.index()]
     }
 
-    /// How many hosts there are.
+    /// Number of hosts.
     pub fn len(&self) -> usize {
         self.machines.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no hosts.
     pub fn is_empty(&self) -> bool {
         self.machines.is_empty()
     }

@@ -29,12 +29,12 @@ pub struct Fabric<M> {
     machines: Vec<M>,
     /// Programs of switches, by node; empty places for switches that only forward.
     programs: Vec<Option<Program>>,
-    /// What the agenda has for each node's timer.
+    /// Moment that the agenda has for each node's timer.
     timers_armed: Vec<Time>,
     outages: Vec<OutageEdge>,
     next_outage: usize,
     has_started: bool,
-    /// What the agenda has for the director.
+    /// Moment that the agenda has for the director.
     director_armed: Time,
     touched: Vec<NodeId>,
     lent: Vec<PacketRef>,
@@ -50,27 +50,27 @@ impl<M: Machine + Any + Send> SwitchMachine for M {}
 pub struct Program {
     /// The machine.
     pub machine: Box<dyn SwitchMachine>,
-    /// Which packets it is shown.
-    pub door: Door,
+    /// Packets that the machine is shown.
+    pub intercept: Intercept,
 }
 
 impl Program {
     /// A machine that is shown the packets sent to the address of the switch.
     pub fn addressed(machine: Box<dyn SwitchMachine>) -> Program {
-        Program { machine, door: Door::Addressed }
+        Program { machine, intercept: Intercept::Addressed }
     }
 }
 
-/// Which packets a switch shows to its program. The others are just forwarded.
+/// Packets that a switch shows to its program. The others are just forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Door {
-    /// Those sent to the switch's own address.
+pub enum Intercept {
+    /// Packets sent to the switch's own address.
     Addressed,
-    /// All that pass.
+    /// All packets that pass.
     Everything,
 }
 
-/// How far a run may go before it hands control back.
+/// Bounds at which a run hands control back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
     /// Events after this moment stay pending.
@@ -82,7 +82,7 @@ pub struct Limit {
 /// Why a run handed control back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pause {
-    /// The director said that it is done.
+    /// The director is done.
     Done,
     /// Nothing is pending any more.
     Quiet,
@@ -183,7 +183,7 @@ impl<M: Reports> Fabric<M> {
         self.network.digest
     }
 
-    /// What the whole fabric did so far.
+    /// Counters of the whole fabric so far.
     pub fn stats(&self) -> FabricStats {
         let copies = self.network.links.iter().map(|link| link.stats.duplicated_packets);
         let mut stats = self.network.stats;
@@ -191,13 +191,13 @@ impl<M: Reports> Fabric<M> {
         stats
     }
 
-    /// What one link did so far.
+    /// Counters of one link so far.
     pub fn link_stats(&mut self, link: LinkId) -> LinkStats {
         self.network.observe(link);
         self.network.links[link.index()].stats
     }
 
-    /// What waits in front of a link now, in bytes.
+    /// Bytes that wait in front of a link now.
     pub fn queue_bytes(&mut self, link: LinkId) -> u64 {
         self.network.observe(link);
         self.network.links[link.index()].queue.bytes()
@@ -300,7 +300,7 @@ impl<M: Reports> Fabric<M> {
     ) {
         let is_addressed = self.network.pool.meta(packet).dst == switch;
         let program = self.programs[switch.index()].as_mut().expect("the caller looked");
-        if program.door == Door::Addressed && !is_addressed {
+        if program.intercept == Intercept::Addressed && !is_addressed {
             return self.network.forward(switch, packet, Some(over));
         }
         let lent: Packet<'_> = self.network.pool.lend(packet);
@@ -330,7 +330,7 @@ impl<M: Reports> Fabric<M> {
     }
 
     /// The common case: one host was given a packet, or room for one. The director is only asked for
-    /// its next wake when it heard something.
+    /// its next wake after an event.
     #[inline]
     fn settle_host(&mut self, host: NodeId, director: &mut impl Director<M>) {
         if self.settle_one_host(host, director) {
@@ -341,14 +341,14 @@ impl<M: Reports> Fabric<M> {
     #[inline]
     fn settle_one_host(&mut self, host: NodeId, director: &mut impl Director<M>) -> bool {
         self.pull(host);
-        let mut heard = false;
+        let mut is_handled = false;
         while let Some(event) = self.machines[host.index()].poll_event() {
             let mut hosts = Hosts { machines: &mut self.machines, touched: &mut self.touched };
             director.handle_event(self.network.now, host, event, &mut hosts);
-            heard = true;
+            is_handled = true;
         }
         self.arm_timer(host);
-        heard
+        is_handled
     }
 
     fn settle_program(&mut self, switch: NodeId) {
@@ -458,7 +458,7 @@ impl<M: Reports> Fabric<M> {
     }
 }
 
-/// Does to a packet what a machine said.
+/// Carries out a machine's verdict on a packet.
 #[inline]
 fn act(
     network: &mut Network,

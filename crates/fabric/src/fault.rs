@@ -1,4 +1,4 @@
-//! What goes wrong, as rules that compose.
+//! Faults of links and nodes, as rules that compose.
 //!
 //! Every packet that starts over a link is shown to all rules of the link, and what they do adds up: it
 //! is lost if any rule loses it, comes late by the sum of all delays, and comes as often as they double
@@ -9,7 +9,7 @@ use thalweg_core::{NodeId, Rng, Span, Time};
 
 use crate::topology::{LinkId, Topology};
 
-/// Which links a rule holds for.
+/// Links that a rule holds for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// All of them.
@@ -28,7 +28,7 @@ pub enum Place {
     OutOf(NodeId),
 }
 
-/// What a rule does to the packets of its links.
+/// Effect of a rule on the packets of its links.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Effect {
     /// Loses each packet with a probability.
@@ -47,7 +47,7 @@ pub enum Effect {
     Reorder {
         /// Chance for each packet.
         probability: f64,
-        /// How long it is held.
+        /// Time that it is held.
         by: Span,
     },
     /// Delays every packet by a uniformly drawn time, order kept.
@@ -61,7 +61,7 @@ pub enum Effect {
 pub struct Rule {
     /// The links it holds for.
     pub place: Place,
-    /// What it does.
+    /// Effect on packets.
     pub effect: Effect,
     /// When it begins.
     pub from: Time,
@@ -80,11 +80,11 @@ pub struct Outage {
     pub until: Time,
 }
 
-/// What becomes of one packet on one link.
+/// Outcome of one packet on one link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fate {
     pub(crate) is_lost: bool,
-    /// How many more times it arrives.
+    /// Number of extra arrivals.
     pub(crate) copies: u32,
     /// Late, and later packets wait.
     pub(crate) delayed: Span,
@@ -122,18 +122,18 @@ impl LinkFaults {
         self.rules.is_empty()
     }
 
-    /// Whether a packet may come later than its place in the queue says.
+    /// True if a packet may arrive later than its position in the queue implies.
     pub(crate) fn can_delay(&self) -> bool {
         let delays = |effect| matches!(effect, Effect::Reorder { .. } | Effect::Jitter(_));
         self.rules.iter().any(|active| delays(active.rule.effect))
     }
 
-    /// Whether the link is down.
+    /// True if the link is down.
     pub(crate) fn is_down(&self, now: Time) -> bool {
         self.rules.iter().any(|active| active.rule.effect == Effect::Down && active.holds(now))
     }
 
-    /// What becomes of a packet that starts over the link now.
+    /// Outcome of a packet that starts over the link now.
     pub(crate) fn judge(&mut self, now: Time) -> Fate {
         let mut fate = Fate::default();
         for active in self.rules.iter_mut().filter(|active| active.holds(now)) {

@@ -23,7 +23,7 @@ pub mod trace;
 pub use check::Violation;
 pub use config::{Buffer, Config, Discipline};
 pub use director::{Bystander, Director, Hosts};
-pub use fabric::{Door, Fabric, Limit, Pause, Program, SwitchMachine};
+pub use fabric::{Fabric, Intercept, Limit, Pause, Program, SwitchMachine};
 pub use fault::{Effect, Outage, Place, Rule};
 pub use pool::PacketRef;
 pub use queue::{Marking, QueueLimit, TrimmingSpec};

@@ -20,12 +20,12 @@ use crate::queue::{Fifo, Marking, Queue};
 use crate::stats::LinkStats;
 use crate::topology::{Cable, LinkId, Topology};
 
-/// A packet on its way over the wire.
+/// A packet in flight on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     pub(crate) arrives: Time,
     pub(crate) packet: PacketRef,
-    /// Whether it is lost on the way. It still takes its time.
+    /// True if it is lost on the link. It still takes its time.
     pub(crate) lost: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Link {
     pub(crate) eager: bool,
     /// Of a host: what it sends waits in the machine.
     pub(crate) pulls: bool,
-    /// Whether the machine is to be asked for a packet when the transmitter is free.
+    /// True if the machine must be asked for a packet when the transmitter is free.
     pub(crate) wants_pull: bool,
     is_faulty: bool,
     pub(crate) from: NodeId,

@@ -30,7 +30,7 @@ pub(crate) struct Network {
     buffer: Buffer,
     /// Bytes that wait in each node, where a buffer is shared.
     used_bytes: Vec<u64>,
-    /// Whether a link or a node can go down: only then is a path looked at before it is taken.
+    /// True if a link or a node can go down: only then is a path checked before it is taken.
     paths_can_fail: bool,
 }
 
@@ -136,7 +136,7 @@ impl Network {
         }
     }
 
-    /// Whether the machine behind a busy link is to be asked for more when it is free.
+    /// Sets whether the machine behind a busy link is asked for more when the link is free.
     #[inline]
     pub(crate) fn set_wants_pull(&mut self, link_id: LinkId, wants_pull: bool) {
         let link = &mut self.links[link_id.index()];
@@ -195,7 +195,7 @@ impl Network {
         }
     }
 
-    /// Whether buffers hold what they count, and no more than they have.
+    /// Checks that buffers hold what they count, and no more than their size.
     pub(crate) fn check_buffers(&self) -> Result<(), Violation> {
         let mut held_bytes = vec![0; self.used_bytes.len()];
         for (link, state) in self.links.iter().enumerate() {

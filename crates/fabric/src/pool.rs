@@ -1,4 +1,4 @@
-//! Where packets live while they cross the fabric.
+//! Storage of packets while they cross the fabric.
 //!
 //! Queues, links and events carry an index into the pool, never a packet. What every hop reads lies
 //! apart from headers and bodies, so that forwarding touches one cache line a packet.
@@ -13,9 +13,9 @@ pub struct PacketRef(u32);
 struct Slot {
     meta: Meta,
     body_bytes: u32,
-    /// Whether the body is real; its bytes are then in `bodies`.
+    /// True if the body is real; its bytes are then in `bodies`.
     has_bytes: bool,
-    /// Whether somebody holds it.
+    /// True if the entry is in use.
     is_taken: bool,
     /// True if it has a payload, or had one before that was cut off, and was not sent back yet.
     can_return: bool,
@@ -98,7 +98,7 @@ impl Pool {
         self.free.push(packet.0);
     }
 
-    /// What every hop reads.
+    /// Fields that every hop reads.
     #[inline]
     pub fn meta(&self, packet: PacketRef) -> &Meta {
         &self.slots[packet.0 as usize].meta
@@ -123,7 +123,7 @@ impl Pool {
         Packet { meta: &mut slot.meta, header: &mut self.headers[index], body }
     }
 
-    /// How many packets are taken.
+    /// Number of entries in use.
     pub fn live(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -23,7 +23,7 @@ use thalweg_core::Meta;
 
 use crate::pool::PacketRef;
 
-/// Whether a packet was let in.
+/// Result of offering a packet to a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
     /// It waits.
@@ -32,11 +32,11 @@ pub enum Admission {
     Full,
     /// The queue was above its threshold and the packet could not be marked.
     Unmarkable,
-    /// It waits, and a packet, itself or another that waits, is to be cut to its header.
+    /// It waits, and a packet, itself or another that waits, must be cut to its header.
     Trimmed {
-        /// Which.
+        /// The packet to cut.
         packet: PacketRef,
-        /// What it occupies of a link from now on. The queue counts that already.
+        /// Bytes that it occupies of a link from now on. The queue counts that already.
         header_bytes: u32,
     },
     /// There was no room, not even for its header. It goes back to its sender, if it had a payload.
@@ -64,12 +64,12 @@ pub trait Queue: Send {
     fn packets(&self) -> usize;
 }
 
-/// When a queue marks, and what it does to packets that cannot be marked.
+/// Threshold at which a queue marks, and treatment of packets that are not ECN-capable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marking {
     /// A packet that would find more than this waiting is marked.
     pub threshold_bytes: u64,
-    /// Whether a packet that is not ECN-capable is dropped in that case, and not just let in.
+    /// True if a packet that is not ECN-capable is dropped above the threshold; otherwise it is let in.
     pub drop_unmarkable: bool,
 }
 

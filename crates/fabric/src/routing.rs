@@ -1,4 +1,4 @@
-//! Which link a packet takes next.
+//! The next link of a packet.
 //!
 //! A host has one cable, so a route is a route to the destination's edge switch: tables are as
 //! large as the number of switches squared, not hosts.
@@ -7,7 +7,7 @@ use thalweg_core::{Meta, NodeId, Rng, fibonacci};
 
 use crate::topology::{LinkId, Topology};
 
-/// How a switch chooses among equally short paths.
+/// Choice of a switch among equally short paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Spread {

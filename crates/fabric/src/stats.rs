@@ -1,6 +1,6 @@
 //! Counters.
 
-/// What one direction of a cable did.
+/// Counters of one direction of a cable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkStats {
     /// Packets that it sent.
@@ -60,7 +60,7 @@ impl DropReason {
     }
 }
 
-/// What the whole fabric did.
+/// Counters of the whole fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FabricStats {
     /// Turns of the event loop.

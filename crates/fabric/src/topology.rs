@@ -1,4 +1,4 @@
-//! Who is connected to whom.
+//! Connections between nodes.
 
 mod shapes;
 #[cfg(test)]
@@ -98,7 +98,7 @@ pub enum TopologyError {
     HostCables {
         /// The host.
         host: u32,
-        /// How many it has.
+        /// Number of its cables.
         cables: usize,
     },
     /// Two hosts cannot reach each other.
@@ -136,22 +136,22 @@ impl Topology {
         Ok(topology)
     }
 
-    /// How many hosts there are: nodes 0 to this, less one.
+    /// Number of hosts: they are nodes 0 to this, less one.
     pub fn hosts(&self) -> u32 {
         self.hosts
     }
 
-    /// How many switches there are.
+    /// Number of switches.
     pub fn switches(&self) -> u32 {
         self.switches
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn nodes(&self) -> u32 {
         self.hosts + self.switches
     }
 
-    /// Whether a node is a host.
+    /// True if a node is a host.
     pub fn is_host(&self, node: NodeId) -> bool {
         node.0 < self.hosts
     }
@@ -166,7 +166,7 @@ impl Topology {
         (0..2 * self.cables.len() as u32).map(LinkId)
     }
 
-    /// Where a link comes from and where it leads.
+    /// Nodes at the two ends of a link: sender and receiver.
     pub fn link_ends(&self, link: LinkId) -> (NodeId, NodeId) {
         let cable = &self.cables[link.index() / 2];
         if link.0.is_multiple_of(2) { (cable.a, cable.b) } else { (cable.b, cable.a) }
@@ -187,8 +187,7 @@ impl Topology {
         self.link_ends(self.host_link(host)).1
     }
 
-    /// How many links the shortest path from one node to each other has; `u32::MAX` where there is
-    /// none.
+    /// Links of the shortest path from one node to each other; `u32::MAX` without a path.
     pub fn distances(&self, from: NodeId) -> Vec<u32> {
         let mut distances = vec![u32::MAX; self.nodes() as usize];
         let mut frontier = VecDeque::from([from]);

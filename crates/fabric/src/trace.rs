@@ -1,4 +1,4 @@
-//! What happened, packet by packet.
+//! Traces of a run, packet by packet.
 
 mod json;
 mod pcapng;
@@ -22,7 +22,7 @@ pub enum Incident {
     Dropped(DropReason),
 }
 
-/// Is told of every incident, in order of time. It can change nothing: a traced run is the same run.
+/// Receives every incident, in order of time. It can change nothing: a traced run is the same run.
 pub trait Tracer: Send {
     /// A packet arrived over a link, or was dropped in front of it or on it. `link` is `None` when
     /// there was no way to go.

@@ -156,7 +156,7 @@ fn a_packet_is_marked_when_it_finds_more_than_the_threshold() {
 }
 
 #[test]
-fn packets_that_cannot_be_marked_pass_or_drop_as_set() {
+fn unmarkable_packets_pass_or_drop_as_set() {
     let plan: Vec<Shot> = (0..20)
         .map(|number| {
             let ecn = if number % 2 == 0 { Ecn::NotCapable } else { Ecn::Capable };

@@ -1,11 +1,11 @@
-//! What goes wrong goes wrong as the rules say, and nothing leaks.
+//! Faults act as their rules say, and nothing leaks.
 
 mod common;
 
 use std::collections::BTreeMap;
 
 use common::{
-    Arrival, Probe, Shot, TEN_GBPS, always, check_drained, finish, heard, leaf_spine, link,
+    Arrival, Probe, Shot, TEN_GBPS, always, check_drained, finish, last_host, leaf_spine, link,
     run_plan, run_train, serialization, star, us,
 };
 use thalweg_core::{NodeId, Reports, Span, Time};
@@ -44,14 +44,14 @@ fn loss_has_its_rate_and_takes_only_what_it_takes() {
         // Five standard deviations of a binomial.
         assert!((1_788..=2_212).contains(&lost), "{lost}");
         assert_eq!(fabric.stats().dropped(), lost);
-        let numbers = heard(&fabric).numbers();
+        let numbers = last_host(&fabric).numbers();
         assert_eq!(numbers.len() as u64, TRAIN_PACKETS - lost);
         assert!(numbers.is_sorted_by(|one, next| one < next));
         // A lost packet takes its time all the same: the others come when they would have come.
         let clean = run_train(&star(2), &Config::default(), TRAIN_PACKETS);
         let on_time =
-            |arrival: &Arrival| heard(&clean).arrivals[arrival.number as usize] == *arrival;
-        assert!(heard(&fabric).arrivals.iter().all(on_time));
+            |arrival: &Arrival| last_host(&clean).arrivals[arrival.number as usize] == *arrival;
+        assert!(last_host(&fabric).arrivals.iter().all(on_time));
     }
 }
 
@@ -59,7 +59,7 @@ fn loss_has_its_rate_and_takes_only_what_it_takes() {
 fn certain_loss_loses_everything_and_none_nothing() {
     for (probability, arrived) in [(1.0, 0), (0.0, 500)] {
         let config = with_faults(vec![always(Place::HostCables, Effect::Loss(probability))]);
-        assert_eq!(heard(&run_train(&star(2), &config, 500)).arrivals.len(), arrived);
+        assert_eq!(last_host(&run_train(&star(2), &config, 500)).arrivals.len(), arrived);
     }
 }
 
@@ -68,7 +68,7 @@ fn bursts_have_their_length_and_their_share() {
     let effect = Effect::Bursts { begin: 0.02, end: 0.25 };
     let config = with_faults(vec![always(both_links()[0], effect)]);
     let fabric = run_train(&star(2), &config, 100_000);
-    let numbers = heard(&fabric).numbers();
+    let numbers = last_host(&fabric).numbers();
     let gaps: Vec<u64> =
         numbers.windows(2).map(|pair| pair[1] - pair[0] - 1).filter(|gap| *gap > 0).collect();
     let lost: u64 = gaps.iter().sum();
@@ -90,13 +90,13 @@ fn duplicates_are_counted_and_arrive_together() {
         let copies = fabric.stats().copied_packets;
         assert!((3_717..=4_283).contains(&copies), "{copies}");
         let mut times_seen = BTreeMap::new();
-        heard(&fabric).numbers().into_iter().for_each(|number| {
+        last_host(&fabric).numbers().into_iter().for_each(|number| {
             *times_seen.entry(number).or_insert(0) += 1;
         });
         assert_eq!(times_seen.len() as u64, TRAIN_PACKETS);
         assert_eq!(times_seen.values().filter(|times| **times == 2).count() as u64, copies);
         assert!(times_seen.values().all(|times| *times <= 2));
-        assert!(heard(&fabric).numbers().is_sorted());
+        assert!(last_host(&fabric).numbers().is_sorted());
     }
 }
 
@@ -156,7 +156,7 @@ fn jitter_delays_within_bounds_and_keeps_the_order() {
 fn the_first_verdict_wins_and_rules_draw_apart() {
     let lost_numbers = |faults| {
         let fabric = run_train(&star(2), &with_faults(faults), 2_000);
-        let numbers = heard(&fabric).numbers();
+        let numbers = last_host(&fabric).numbers();
         let lost = (0..2_000).filter(|number| !numbers.contains(number)).collect::<Vec<u64>>();
         (lost, numbers.len())
     };
@@ -192,7 +192,11 @@ fn a_dead_link_loses_what_starts_over_it_until_it_is_back() {
         let fabric =
             metronome(&with_faults(vec![Rule { place, effect: Effect::Down, from, until }]), 100);
         let expected: Vec<u64> = (0..100).filter(|number| !lost.contains(number)).collect();
-        assert_eq!(heard(&fabric).numbers(), expected, "{place:?} from {from:?} until {until:?}");
+        assert_eq!(
+            last_host(&fabric).numbers(),
+            expected,
+            "{place:?} from {from:?} until {until:?}"
+        );
     }
 }
 
@@ -208,7 +212,7 @@ fn a_switch_sends_around_its_own_dead_link() {
     for spread in [Spread::PerFlow, Spread::PerPacket, Spread::Explicit] {
         let faults = vec![always(Place::Link(dead), Effect::Down)];
         let mut fabric = run_train(&racks, &Config { faults, spread, ..Config::default() }, 500);
-        assert_eq!(heard(&fabric).arrivals.len(), 500);
+        assert_eq!(last_host(&fabric).arrivals.len(), 500);
         assert_eq!(fabric.link_stats(dead).sent_packets, 0);
         assert_eq!(fabric.link_stats(other).sent_packets, 500);
     }
@@ -220,7 +224,7 @@ fn a_switch_sends_around_a_neighbour_that_is_down() {
     let outages = vec![Outage { node: NodeId(4), from: Time::ZERO, until: Time::NEVER }];
     let config = Config { outages, spread: Spread::PerPacket, ..Config::default() };
     let mut fabric = run_train(&racks, &config, 500);
-    assert_eq!(heard(&fabric).arrivals.len(), 500);
+    assert_eq!(last_host(&fabric).arrivals.len(), 500);
     assert_eq!(fabric.link_stats(link(&racks, 2, 4)).sent_packets, 0);
 }
 
@@ -231,7 +235,7 @@ fn both_paths_are_used_again_when_the_link_is_back() {
     let down = Rule { place, effect: Effect::Down, from: Time::ZERO, until: us(300) };
     let config = Config { faults: vec![down], spread: Spread::PerPacket, ..Config::default() };
     let mut fabric = run_train(&racks, &config, 500);
-    assert_eq!(heard(&fabric).arrivals.len(), 500);
+    assert_eq!(last_host(&fabric).arrivals.len(), 500);
     // The train takes 600 µs. In the second half, every other packet takes the link.
     let back = fabric.link_stats(link(&racks, 2, 4)).sent_packets;
     assert!((85..165).contains(&back), "{back}");
@@ -246,7 +250,7 @@ fn nobody_sends_around_what_it_does_not_see() {
     let mut fabric = run_train(&racks, &Config { faults, ..config.clone() }, 500);
     let lost = dropped(&fabric, DropReason::Fault);
     assert_eq!(lost, fabric.link_stats(seen).sent_packets);
-    assert_eq!(heard(&fabric).arrivals.len() as u64, 500 - lost);
+    assert_eq!(last_host(&fabric).arrivals.len() as u64, 500 - lost);
     assert!((180..320).contains(&lost), "{lost}");
     // With every choice dead there is nothing to choose.
     let dead = [4, 5].map(|spine| always(Place::Link(link(&racks, 2, spine)), Effect::Down));
@@ -259,16 +263,16 @@ fn a_host_that_is_down_hears_nothing() {
     // Packet n arrives at 10 n + 3.4 µs.
     let fabric = metronome(&with_outage(1, us(205), us(405)), 100);
     let expected: Vec<u64> = (0..21).chain(41..100).collect();
-    assert_eq!(heard(&fabric).numbers(), expected);
+    assert_eq!(last_host(&fabric).numbers(), expected);
     assert_eq!(dropped(&fabric, DropReason::NodeDown), 20);
     let fabric = metronome(&with_outage(1, us(205), Time::NEVER), 100);
-    assert_eq!(heard(&fabric).numbers().len(), 21);
+    assert_eq!(last_host(&fabric).numbers().len(), 21);
 }
 
 #[test]
 fn a_host_that_is_down_says_nothing_and_catches_up() {
     let fabric = metronome(&with_outage(0, us(205), us(405)), 100);
-    let arrivals = &heard(&fabric).arrivals;
+    let arrivals = &last_host(&fabric).arrivals;
     assert_eq!(arrivals.len(), 100);
     assert!(arrivals.iter().all(|arrival| arrival.sent < us(205) || arrival.sent >= us(405)));
     assert_eq!(arrivals[21].sent, us(405), "the first after the outage");
@@ -309,7 +313,7 @@ fn overlapping_outages_are_one() {
     let together = vec![outage(105, 305), outage(205, 255), outage(255, 405), outage(505, 605)];
     let config = Config { outages: together, ..Config::default() };
     let expected: Vec<u64> = (0..11).chain(41..51).chain(61..100).collect();
-    assert_eq!(heard(&metronome(&config, 100)).numbers(), expected);
+    assert_eq!(last_host(&metronome(&config, 100)).numbers(), expected);
 }
 
 /// Starts hosts again with a fresh machine that greets host 0 once.
@@ -348,7 +352,7 @@ fn a_host_starts_again_with_a_fresh_machine() {
     let mut reviver = Reviver::default();
     finish(&mut fabric, &mut reviver);
     assert_eq!(reviver.restarts, [(us(405), NodeId(1))], "a switch has nothing to ask for");
-    assert_eq!(heard(&fabric).numbers(), (41..100).collect::<Vec<u64>>());
+    assert_eq!(last_host(&fabric).numbers(), (41..100).collect::<Vec<u64>>());
     let greetings = &fabric.machine(NodeId(0)).arrivals;
     assert_eq!(greetings.iter().map(|greeting| greeting.sent).collect::<Vec<_>>(), [us(405)]);
 }

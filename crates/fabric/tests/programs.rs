@@ -9,11 +9,11 @@ use thalweg_core::{
     Body, BodySize, Machine, NodeId, Outbox, Packet, Purpose, Relay, Reports, Span, Time, Verdict,
 };
 use thalweg_fabric::{
-    Buffer, Bystander, Config, Director, Door, DropReason, Fabric, Hosts, Limit, Outage, Pause,
-    Program,
+    Buffer, Bystander, Config, Director, DropReason, Fabric, Hosts, Intercept, Limit, Outage,
+    Pause, Program,
 };
 
-/// What a switch does with what it is shown.
+/// Treatment of the packets that a switch is shown.
 #[derive(Clone, Debug)]
 enum Duty {
     Consume,
@@ -24,18 +24,18 @@ enum Duty {
 }
 
 /// A program that reports the number of each packet it is shown, and does its duty.
-struct Clerk {
+struct Recorder {
     duty: Duty,
     shown: Vec<u64>,
 }
 
-impl Clerk {
-    fn program(duty: Duty, door: Door) -> Program {
-        Program { machine: Box::new(Clerk { duty, shown: Vec::new() }), door }
+impl Recorder {
+    fn program(duty: Duty, intercept: Intercept) -> Program {
+        Program { machine: Box::new(Recorder { duty, shown: Vec::new() }), intercept }
     }
 }
 
-impl Machine for Clerk {
+impl Machine for Recorder {
     fn handle_packet(&mut self, _now: Time, packet: Packet<'_>) -> Verdict<'_> {
         self.shown.push(common::read_stamp(packet.header).0);
         match &self.duty {
@@ -58,7 +58,7 @@ impl Machine for Clerk {
     }
 }
 
-impl Reports for Clerk {
+impl Reports for Recorder {
     type Event = u64;
 
     fn poll_event(&mut self) -> Option<u64> {
@@ -66,10 +66,10 @@ impl Reports for Clerk {
     }
 }
 
-/// Writes down everything that it is told.
+/// Records every event that it receives.
 #[derive(Default)]
 struct Listener {
-    heard: Vec<(Time, NodeId, u64)>,
+    events: Vec<(Time, NodeId, u64)>,
 }
 
 impl<M: Reports<Event = u64>> Director<M> for Listener {
@@ -80,20 +80,20 @@ impl<M: Reports<Event = u64>> Director<M> for Listener {
     fn handle_wake(&mut self, _now: Time, _hosts: &mut Hosts<'_, M>) {}
 
     fn handle_event(&mut self, now: Time, node: NodeId, event: u64, _hosts: &mut Hosts<'_, M>) {
-        self.heard.push((now, node, event));
+        self.events.push((now, node, event));
     }
 }
 
 const SWITCH: NodeId = NodeId(3);
 
 /// Host 0 sends four packets, in turn to host 1 and to the switch, which runs a program.
-fn run_clerk(duty: Duty, door: Door) -> (Fabric<Probe>, Listener) {
+fn run_recorder(duty: Duty, intercept: Intercept) -> (Fabric<Probe>, Listener) {
     let plan = [1, 3, 1, 3].map(|dst| Shot::to(NodeId(dst)));
     let mut fabric = Fabric::new(star(3), &Config::default(), 1, |host| match host {
         NodeId(0) => Probe::new(plan),
         _ => Probe::default(),
     });
-    fabric.install(SWITCH, Clerk::program(duty, door));
+    fabric.install(SWITCH, Recorder::program(duty, intercept));
     let mut listener = Listener::default();
     finish(&mut fabric, &mut listener);
     (fabric, listener)
@@ -108,15 +108,15 @@ fn no_route(fabric: &Fabric<Probe>) -> u64 {
 }
 
 #[test]
-fn a_program_sees_what_its_door_lets_in() {
+fn a_program_sees_what_it_intercepts() {
     let shown = |fabric: &Fabric<Probe>| {
-        fabric.program::<Clerk>(SWITCH).expect("it was installed").shown.clone()
+        fabric.program::<Recorder>(SWITCH).expect("it was installed").shown.clone()
     };
-    let (fabric, _) = run_clerk(Duty::Consume, Door::Addressed);
+    let (fabric, _) = run_recorder(Duty::Consume, Intercept::Addressed);
     assert_eq!(shown(&fabric), [1, 3]);
     assert_eq!(numbers(&fabric, 1), [0, 2]);
     assert!(fabric.program::<Probe>(SWITCH).is_none());
-    let (fabric, _) = run_clerk(Duty::Consume, Door::Everything);
+    let (fabric, _) = run_recorder(Duty::Consume, Intercept::Everything);
     assert_eq!(shown(&fabric), [0, 1, 2, 3]);
     assert_eq!((numbers(&fabric, 1), fabric.stats().consumed_packets), (vec![], 4));
 }
@@ -130,21 +130,21 @@ fn without_a_program_nobody_is_at_a_switchs_address() {
 
 #[test]
 fn forwarded_packets_go_where_the_program_says() {
-    let (fabric, _) = run_clerk(Duty::ForwardTo(NodeId(2)), Door::Addressed);
+    let (fabric, _) = run_recorder(Duty::ForwardTo(NodeId(2)), Intercept::Addressed);
     assert_eq!((numbers(&fabric, 1), numbers(&fabric, 2)), (vec![0, 2], vec![1, 3]));
-    let (fabric, _) = run_clerk(Duty::ForwardTo(NodeId(0)), Door::Everything);
+    let (fabric, _) = run_recorder(Duty::ForwardTo(NodeId(0)), Intercept::Everything);
     assert_eq!(numbers(&fabric, 0), [0, 1, 2, 3], "back to the sender");
     // What stays addressed to the switch would go round for ever.
-    let (fabric, _) = run_clerk(Duty::Forward, Door::Everything);
+    let (fabric, _) = run_recorder(Duty::Forward, Intercept::Everything);
     assert_eq!((numbers(&fabric, 1), no_route(&fabric)), (vec![0, 2], 2));
-    let (fabric, _) = run_clerk(Duty::ForwardTo(NodeId(77)), Door::Addressed);
+    let (fabric, _) = run_recorder(Duty::ForwardTo(NodeId(77)), Intercept::Addressed);
     assert_eq!(no_route(&fabric), 2, "there is no node 77");
 }
 
 #[test]
 fn multicast_reaches_everybody_named() {
     let everybody = [0, 1, 2].map(NodeId).to_vec();
-    let (fabric, _) = run_clerk(Duty::Multicast(everybody), Door::Addressed);
+    let (fabric, _) = run_recorder(Duty::Multicast(everybody), Intercept::Addressed);
     assert_eq!(numbers(&fabric, 0), [1, 3]);
     assert_eq!(numbers(&fabric, 1), [0, 1, 2, 3]);
     assert_eq!(numbers(&fabric, 2), [1, 3]);
@@ -157,9 +157,9 @@ fn multicast_reaches_everybody_named() {
 
 #[test]
 fn multicast_to_nobody_or_to_itself_leaks_nothing() {
-    let (fabric, _) = run_clerk(Duty::Multicast(vec![]), Door::Addressed);
+    let (fabric, _) = run_recorder(Duty::Multicast(vec![]), Intercept::Addressed);
     assert_eq!((numbers(&fabric, 1), fabric.stats().copied_packets), (vec![0, 2], 0));
-    let (fabric, _) = run_clerk(Duty::Multicast(vec![SWITCH, NodeId(99)]), Door::Addressed);
+    let (fabric, _) = run_recorder(Duty::Multicast(vec![SWITCH, NodeId(99)]), Intercept::Addressed);
     assert_eq!((numbers(&fabric, 1), no_route(&fabric)), (vec![0, 2], 4));
 }
 
@@ -217,7 +217,7 @@ fn copies_of_real_bytes_are_independent() {
     });
     // The target named first is the original's own sender: it keeps the bytes untouched.
     let duty = Duty::Multicast([0, 1, 2, 3].map(NodeId).to_vec());
-    fabric.install(NodeId(4), Clerk::program(duty, Door::Addressed));
+    fabric.install(NodeId(4), Recorder::program(duty, Intercept::Addressed));
     finish(&mut fabric, &mut Bystander);
     let mut kept = fabric.machine(NodeId(0)).kept.clone();
     kept.sort();
@@ -232,7 +232,7 @@ fn a_programs_timers_go_off_on_the_picosecond() {
     let plan = moments.map(|at| Shot { at, bytes: 64, ..Shot::to(NodeId(0)) });
     let mut fabric = Fabric::new(star(2), &Config::default(), 1, |_| Probe::default());
     let machine = Box::new(Probe::new(plan));
-    fabric.install(NodeId(2), Program { machine, door: Door::Addressed });
+    fabric.install(NodeId(2), Program { machine, intercept: Intercept::Addressed });
     finish(&mut fabric, &mut Bystander);
     let arrivals = &fabric.machine(NodeId(0)).arrivals;
     assert_eq!(arrivals.iter().map(|arrival| arrival.sent).collect::<Vec<_>>(), moments);
@@ -246,7 +246,7 @@ fn a_program_may_send_more_than_a_batch_at_once() {
     let config = Config { buffer, ..Config::default() };
     let mut fabric = Fabric::new(star(2), &config, 1, |_| Probe::default());
     let machine = Box::new(Probe::new(vec![Shot::to(NodeId(1)); 1_000]));
-    fabric.install(NodeId(2), Program { machine, door: Door::Addressed });
+    fabric.install(NodeId(2), Program { machine, intercept: Intercept::Addressed });
     finish(&mut fabric, &mut Bystander);
     let arrivals = &fabric.machine(NodeId(1)).arrivals;
     assert_eq!(arrivals.len(), 1_000);
@@ -255,11 +255,11 @@ fn a_program_may_send_more_than_a_batch_at_once() {
 
 #[test]
 fn events_of_hosts_reach_the_director_at_once() {
-    let (fabric, listener) = run_clerk(Duty::Forward, Door::Everything);
+    let (fabric, listener) = run_recorder(Duty::Forward, Intercept::Everything);
     let hop = serialization(1_500, TEN_GBPS.rate) + TEN_GBPS.delay;
-    assert_eq!(listener.heard[0], (Time::ZERO + hop * 2, NodeId(1), 0));
-    assert!(listener.heard.is_sorted_by_key(|heard| heard.0));
-    assert_eq!(listener.heard.len() as u64, fabric.stats().consumed_packets);
+    assert_eq!(listener.events[0], (Time::ZERO + hop * 2, NodeId(1), 0));
+    assert!(listener.events.is_sorted_by_key(|event| event.0));
+    assert_eq!(listener.events.len() as u64, fabric.stats().consumed_packets);
 }
 
 /// Lets host 0 send one packet to host 1, and host 1 one back for each that it hears of, `rounds`
@@ -301,7 +301,7 @@ fn a_directors_command_takes_effect_in_the_same_moment() {
     let turn = (serialization(1_500, TEN_GBPS.rate) + TEN_GBPS.delay) * 2;
     let expected: Vec<Time> = (1..=10).map(|number| us(3) + turn * number).collect();
     assert_eq!(conductor.turns, expected);
-    fabric.check().expect("a packet is still on its way");
+    fabric.check().expect("a packet is still in flight");
 }
 
 #[test]
@@ -374,7 +374,7 @@ impl Reports for LateDecider {
 }
 
 #[test]
-fn what_a_machine_decides_when_room_appears_is_heard_and_armed() {
+fn what_a_machine_decides_when_room_appears_is_reported_and_armed() {
     // Host 1 is passing on a packet of host 0's at the moment when it would like to send its first
     // own one. It is asked when the interface is free again, and then needs a timer for the second.
     let hop = serialization(1_500, TEN_GBPS.rate) + TEN_GBPS.delay;
@@ -394,7 +394,7 @@ fn what_a_machine_decides_when_room_appears_is_heard_and_armed() {
     let mut listener = Listener::default();
     finish(&mut fabric, &mut listener);
     let free = through_switch + serialization(1_500, TEN_GBPS.rate);
-    let of_host_1: Vec<_> = listener.heard.iter().filter(|heard| heard.1 == NodeId(1)).collect();
+    let of_host_1: Vec<_> = listener.events.iter().filter(|event| event.1 == NodeId(1)).collect();
     assert_eq!(of_host_1, [&(free, NodeId(1), 1), &(free + Span::from_us(100), NodeId(1), 0)]);
     assert_eq!(fabric.stats().created_packets, 3);
 }
@@ -408,10 +408,10 @@ fn a_hosts_memory_has_no_limit() {
     let mut fabric = Fabric::new(star(2), &config, 1, |host| {
         let is_source = host == NodeId(1);
         let duty = if is_source { Duty::Multicast(vec![NodeId(0); 5]) } else { Duty::Consume };
-        Clerk { duty, shown: Vec::new() }
+        Recorder { duty, shown: Vec::new() }
     });
     let machine = Box::new(Probe::new([Shot::to(NodeId(1))]));
-    fabric.install(NodeId(2), Program { machine, door: Door::Addressed });
+    fabric.install(NodeId(2), Program { machine, intercept: Intercept::Addressed });
     let one_event = Limit { until: Time::NEVER, events: 1 };
     while fabric.run(&mut Bystander, one_event) != Pause::Quiet {
         fabric.check().expect("the limit is that of switches");
@@ -428,7 +428,7 @@ fn a_program_sleeps_through_its_switchs_outage() {
     let config = Config { outages, ..Config::default() };
     let mut fabric = Fabric::new(star(2), &config, 1, |_| Probe::default());
     let machine = Box::new(Probe::new(plan));
-    fabric.install(NodeId(2), Program { machine, door: Door::Addressed });
+    fabric.install(NodeId(2), Program { machine, intercept: Intercept::Addressed });
     finish(&mut fabric, &mut Bystander);
     let arrivals = &fabric.machine(NodeId(0)).arrivals;
     let sent: Vec<Time> = arrivals.iter().map(|arrival| arrival.sent).collect();
@@ -475,7 +475,7 @@ impl Director<Probe> for Replacer {
 
     fn handle_switch_restart(&mut self, _now: Time, switch: NodeId) -> Option<Program> {
         assert_eq!(switch, SWITCH);
-        Some(Clerk::program(Duty::Consume, Door::Everything))
+        Some(Recorder::program(Duty::Consume, Intercept::Everything))
     }
 }
 
@@ -489,7 +489,7 @@ fn a_switch_starts_again_with_a_fresh_program() {
         NodeId(0) => plan.take().expect("built once"),
         _ => Probe::default(),
     });
-    fabric.install(SWITCH, Clerk::program(Duty::Forward, Door::Everything));
+    fabric.install(SWITCH, Recorder::program(Duty::Forward, Intercept::Everything));
     finish(&mut fabric, &mut Replacer);
     // Packets 0 to 4 are passed on, 5 and 6 meet nobody, the rest end in the new program.
     assert_eq!(numbers(&fabric, 1), [0, 1, 2, 3, 4]);

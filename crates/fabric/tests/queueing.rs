@@ -7,15 +7,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use common::{
-    Probe, Shot, TEN_GBPS, finish, heard, leaf_spine, pair, read_stamp, run_plan, serialization,
-    stamp, star, three_tier,
+    Probe, Shot, TEN_GBPS, finish, last_host, leaf_spine, pair, read_stamp, run_plan,
+    serialization, stamp, star, three_tier,
 };
 use thalweg_core::{
     BodySize, Machine, NodeId, Outbox, Packet, Purpose, Rate, Reports, Rng, Span, Time, Verdict,
 };
 use thalweg_fabric::topology::{CableSpec, Dumbbell, OneSwitch};
 use thalweg_fabric::{
-    Buffer, Bystander, Config, Discipline, Door, Fabric, Marking, Program, Topology,
+    Buffer, Bystander, Config, Discipline, Fabric, Intercept, Marking, Program, Topology,
 };
 
 const MEAN_BYTES: u32 = 1_500;
@@ -33,7 +33,7 @@ enum Sizes {
     Exponential,
 }
 
-/// A program that sends packets at Poisson times straight into a queue of its switch.
+/// A program that sends packets at Poisson times directly into a queue of its switch.
 struct Arrivals {
     gaps: Rng,
     sizes: Rng,
@@ -148,7 +148,7 @@ fn mean_times_us(load: f64, sizes: Sizes, buffer: Buffer, seeds: Range<u64>) -> 
     let run = |seed| {
         let mut fabric = Fabric::new(star(2), &config, seed, |_| Sink::default());
         let machine = Box::new(Arrivals::new(load, sizes, seed));
-        fabric.install(NodeId(2), Program { machine, door: Door::Addressed });
+        fabric.install(NodeId(2), Program { machine, intercept: Intercept::Addressed });
         finish(&mut fabric, &mut Bystander);
         let sink = fabric.machine(NodeId(0));
         assert_eq!(sink.packets, u64::from(PACKETS_PER_RUN));
@@ -208,7 +208,7 @@ fn last_arrival(topology: &Topology, packets: u64, bytes: u32) -> Time {
     let shot = Shot { bytes, ..Shot::to(NodeId(topology.hosts() - 1)) };
     let config = Config { buffer: LAZY, ..Config::default() };
     let fabric = run_plan(topology, &config, vec![shot; packets as usize]);
-    let arrivals = &heard(&fabric).arrivals;
+    let arrivals = &last_host(&fabric).arrivals;
     assert_eq!(arrivals.len() as u64, packets);
     arrivals.last().expect("at least one").at
 }
@@ -249,13 +249,13 @@ fn run_into_queue(plan: Vec<Shot>, discipline: Discipline, buffer: Buffer) -> Ve
     let config = Config { discipline, buffer, ..Config::default() };
     let mut fabric = Fabric::new(star(2), &config, 1, |_| Probe::default());
     let machine = Box::new(Probe::new(plan));
-    fabric.install(NodeId(2), Program { machine, door: Door::Addressed });
+    fabric.install(NodeId(2), Program { machine, intercept: Intercept::Addressed });
     finish(&mut fabric, &mut Bystander);
     let arrivals = &fabric.machine(NodeId(0)).arrivals;
     arrivals.iter().map(|arrival| (arrival.number, arrival.at)).collect()
 }
 
-/// What a strict-priority port must do, step by step.
+/// Arrivals after a strict-priority port, computed step by step.
 fn strict_model(plan: &[Shot]) -> Vec<(u64, Time)> {
     let mut waiting: [VecDeque<usize>; 8] = Default::default();
     let (mut free_at, mut next, mut arrivals) = (Time::ZERO, 0, Vec::new());

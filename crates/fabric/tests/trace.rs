@@ -139,7 +139,7 @@ fn a_capture_holds_every_arrival() {
     }
 }
 
-/// Sends one packet with a text for a body to host 3, whoever is asked.
+/// Sends one packet with a text for a body to host 3, from the first host that is asked.
 struct Postman {
     unsent: Option<&'static [u8]>,
 }

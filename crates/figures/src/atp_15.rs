@@ -16,7 +16,7 @@ use crate::frame::figure::Form;
 use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Rule};
 use measure::{Streamed, Trained};
 
-/// How much faster training has to be with congestion control; the paper's is 2.9 times as fast.
+/// Smallest speed-up of training with congestion control; the paper's is 2.9.
 const LEAST_SPEEDUP: f64 = 2.0;
 /// Congestion control is there to avoid loss.
 const MOST_DROPPED: f64 = 0.001;
@@ -40,7 +40,7 @@ pub(crate) struct Setup {
     unsteady_from: f64,
     /// A scenario without traffic.
     scenario: toml::Table,
-    /// What all jobs share.
+    /// Settings that all jobs share.
     job: toml::Table,
     stream: toml::Table,
     ways: Vec<Way>,
@@ -77,7 +77,7 @@ struct Training {
     iterations: u64,
 }
 
-/// What every way came to, in the order of the plan.
+/// Results of every way, in the order of the plan.
 struct Measured {
     aggregators: u32,
     streamed: Vec<Streamed>,

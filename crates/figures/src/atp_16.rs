@@ -11,11 +11,11 @@ use crate::frame::figure::Form;
 use crate::{Claim, Context, FigureError, Findings, Listing, Plot, Rule};
 use bench::{Bench, Measured};
 
-/// What a demand below the fair share has to get.
+/// Smallest share of its peak for a demand below the fair share.
 const LEAST_OF_PEAK: f64 = 0.95;
-/// What both have to get of their halves.
+/// Smallest share of their halves for both.
 const LEAST_OF_HALF: f64 = 0.8;
-/// How much of the link has to be in use.
+/// Smallest share of the link that has to be in use.
 const LEAST_USE: f64 = 0.9;
 
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ pub(crate) struct Setup {
     divisor: f64,
 }
 
-/// What shares the cable.
+/// Traffic that shares the cable.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Other {
@@ -57,7 +57,7 @@ enum Direction {
     Down,
 }
 
-/// What the job does.
+/// Work of the job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// Wants less than its share.
@@ -131,9 +131,9 @@ impl Setup {
     }
 
     fn claims(&self, bench: &Bench<'_>, part: &Part<'_>) -> Vec<Claim> {
-        let claim = |what: &str, other: &Other, paper: &str, ours: f64, least: f64| {
+        let claim = |what: &str, other: &Other, paper: &str, measured: f64, least: f64| {
             let text = format!("{}, {}: {what}", self.name(part.work), other.name);
-            Claim::measured(text, paper, ours, Unit::Percent, Rule::AtLeast(least))
+            Claim::measured(text, paper, measured, Unit::Percent, Rule::AtLeast(least))
         };
         let mut claims = Vec::new();
         for (other, measured) in &part.shared {

@@ -29,7 +29,7 @@ pub(crate) fn cable(rate: &str, delay: &str) -> Value {
     table([("rate", rate.into()), ("delay", delay.into())])
 }
 
-/// The topology of so many hosts around one switch.
+/// The topology of this number of hosts around one switch.
 pub(crate) fn one_switch(hosts: u32, host_cable: Value) -> Value {
     one("one-switch", table([("hosts", hosts.into()), ("host-cable", host_cable)]))
 }

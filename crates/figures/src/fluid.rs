@@ -10,7 +10,7 @@ pub(crate) mod fair;
 pub(crate) mod jobs;
 pub(crate) mod mcs;
 pub(crate) mod measure;
-pub(crate) mod ours;
+pub(crate) mod pacing;
 mod ports;
 mod share;
 #[cfg(test)]

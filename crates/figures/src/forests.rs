@@ -87,7 +87,7 @@ impl Bench for Forests {
             Err(_) => ControlFlow::Break(()),
         };
         let model = Model::train(learned, &settings, Options::default(), &watch);
-        // Whoever stopped it is told so once more.
+        // A run that was stopped returns its error here.
         point.reached(1.0)?;
         let model = model.map_err(|error| wrong(error.to_string()))?;
         Ok(measured(&model, tested))

@@ -1,4 +1,4 @@
-//! What every figure stands in.
+//! Common parts of all figures.
 
 pub(crate) mod claim;
 pub(crate) mod context;

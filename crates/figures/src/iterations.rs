@@ -22,7 +22,7 @@ pub(crate) struct Iterations {
     run: Simulated,
 }
 
-/// What was counted up to some moment.
+/// Counters up to some moment.
 #[derive(Clone, Default)]
 struct Counts {
     /// By host.
@@ -112,7 +112,7 @@ mod tests {
     use crate::Context;
     use crate::study::Of;
 
-    /// Costs of one variant with so many workers, at the quick size.
+    /// Costs of one variant with this number of workers, at the quick size.
     fn cost(variant: &str, workers: f64) -> Measured {
         let context = Context::unwatched("atp-scale", 5, 1);
         let form: Of<Iterations> = context.figure.form(true);

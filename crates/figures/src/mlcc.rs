@@ -4,8 +4,8 @@
 //! they lose.
 //!
 //! A run is smaller than the testbed's by a divisor: tensors, times of computing, slots and flows beside are all
-//! divided by it, links and round trips stay. So everything keeps its proportion to everything else, but for
-//! round trips, which are so many times as long beside an iteration. Times are given multiplied back.
+//! divided by it, links and round trips stay. So everything keeps its proportion to everything else, but for round
+//! trips, which are longer by the divisor beside an iteration. Times are given multiplied back.
 
 mod draw;
 mod rates;
@@ -21,17 +21,17 @@ use draw::{Beside, Job};
 pub(crate) use rates::Rates;
 use testbed::Testbed;
 
-/// What a plan holds besides the study.
+/// Settings of a plan besides the study.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Setup {
     network: Network,
     /// By which everything is smaller than it was.
     divisor: f64,
-    /// How often jobs are placed and run anew.
+    /// Number of rounds in which jobs are placed and run anew.
     rounds: u64,
     jobs: Vec<Job>,
-    /// Whether every job has the network for itself.
+    /// True if every job has the network for itself.
     #[serde(default)]
     alone: bool,
     /// Flows that belong to no job.
@@ -49,7 +49,7 @@ struct Network {
     ecn_threshold: String,
 }
 
-/// What the choices of a cell set: how fast links are, and one way to share them.
+/// Settings by the choices of a cell: rates of links, and one way to share them.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Choices {
@@ -58,7 +58,7 @@ struct Choices {
     #[serde(default)]
     loss: f64,
     control: String,
-    /// Whether switches mark for it.
+    /// True if switches mark for it.
     #[serde(default)]
     marks: bool,
     /// Control of the flows that belong to no job, where it is another one.

@@ -29,7 +29,7 @@ pub fn svgs(report: &Report) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Whether the figure holds, in one line; if it does not, the line names what fails.
+/// Verdict on the figure, in one line; if it does not hold, the line names what fails.
 pub fn verdict(report: &Report) -> String {
     let verdicts = report.verdicts();
     let seeds = match report.runs.len() {
@@ -49,7 +49,7 @@ pub fn verdict(report: &Report) -> String {
     }
 }
 
-/// The paper beside ours.
+/// Table of the paper's values beside the measured ones.
 fn claims_table(report: &Report) -> Table {
     Table::by_column(report.verdicts())
         .left("claim", |claim| claim.text.clone())
@@ -65,7 +65,7 @@ fn claims_table(report: &Report) -> Table {
         .into()
 }
 
-/// What was run, in one line.
+/// Size and seeds of the run, in one line.
 fn size(report: &Report) -> String {
     let size = match report.quick {
         true => "quick size, for a look: the full size is what counts",

@@ -21,7 +21,7 @@ pub(crate) fn scenario(
     Ok(Scenario::parse(&name, &file.to_string(), load)?)
 }
 
-/// What reads the other files of a scenario that has none.
+/// Reader of the other files of a scenario that has none.
 pub(crate) fn no_files(file: &str) -> Result<String, String> {
     Err(format!("{file} is not there"))
 }

@@ -41,7 +41,7 @@ pub(crate) struct Study {
     derived: Vec<Derived>,
     #[serde(default)]
     rules: BTreeMap<String, Rule>,
-    claims: Vec<show::Said>,
+    claims: Vec<show::Statement>,
     plots: Vec<show::Drawing>,
     tables: Vec<show::Listed>,
 }
@@ -137,7 +137,7 @@ impl Study {
     pub(crate) fn wanted(&self) -> BTreeSet<String> {
         let derived = self.derived.iter().map(|derived| derived.value.clone());
         let formulas: Vec<Formula> = derived
-            .chain(self.claims.iter().flat_map(show::Said::formulas))
+            .chain(self.claims.iter().flat_map(show::Statement::formulas))
             .chain(self.plots.iter().flat_map(show::Drawing::formulas))
             .chain(self.tables.iter().flat_map(show::Listed::formulas))
             .collect();

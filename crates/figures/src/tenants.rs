@@ -17,7 +17,7 @@ use crate::simulated::files;
 use crate::{FigureError, Point};
 pub(crate) use sharers::Sharers;
 
-/// Who is connected to the switch, and what the switch and the jobs have in common.
+/// Hosts at the switch, and settings that the switch and the jobs have in common.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Tenants {
@@ -29,11 +29,11 @@ struct Tenants {
     aggregation: Table,
 }
 
-/// How jobs come by aggregators.
+/// Allocation of aggregators to jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Sharing {
-    /// A fixed share, one aggregator for each packet on the way; sums go through the server.
+    /// A fixed share, one aggregator for each packet in flight; sums go through the server.
     Static,
     /// The same share of the memory as SwitchML uses it: slots of two versions, no server.
     SwitchMl,
@@ -45,20 +45,20 @@ enum Sharing {
     Linear,
 }
 
-/// How many aggregators there are, and how even the workers.
+/// Number of aggregators, and evenness of the workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Room {
-    /// Who shares them.
+    /// Number of jobs that share them.
     jobs: u32,
     /// In the whole switch.
     aggregators: u32,
-    /// How many a job can use at once, where it takes what is free.
+    /// Most aggregators that a job can use at once, where it takes what is free.
     most_a_job: u32,
     /// Every packet is late by a random time up to this, so that workers are not in step.
     unevenness: Option<String>,
 }
 
-/// What a run counted for every job in an interval.
+/// Counters of every job in an interval.
 type Interval = Vec<Merges>;
 
 /// Additions of two partial sums of a fragment, by where they were made.
@@ -68,14 +68,14 @@ struct Merges {
     at_server: u64,
 }
 
-/// What came of a run.
+/// Results of a run.
 struct Shared {
     jobs: Vec<JobRecord>,
     intervals: Vec<Interval>,
 }
 
 impl Merges {
-    /// What came after another count. Fragments that are not complete move from one place to the other.
+    /// Growth since another count. Fragments that are not complete move from one place to the other.
     fn since(self, before: Merges) -> Merges {
         Merges {
             at_switch: self.at_switch.saturating_sub(before.at_switch),
@@ -85,7 +85,7 @@ impl Merges {
 }
 
 impl Sharing {
-    /// Whether jobs do not notice each other.
+    /// True if jobs do not notice each other.
     fn is_fixed(self) -> bool {
         matches!(self, Sharing::Static | Sharing::SwitchMl)
     }
@@ -94,12 +94,12 @@ impl Sharing {
         self != Sharing::SwitchMl
     }
 
-    /// How many jobs are run for so many.
+    /// Number of jobs that are run in place of `jobs`.
     fn jobs_run(self, jobs: u32) -> u32 {
         if self.is_fixed() { 1 } else { jobs }
     }
 
-    /// What it adds to the table of aggregation.
+    /// Settings that it adds to the table of aggregation.
     fn settings(self, room: &Room, packet_bytes: u32) -> Table {
         let share = (room.aggregators / room.jobs).max(1);
         let recovery = if self == Sharing::Selective { "selective" } else { "paper" };
@@ -132,8 +132,8 @@ impl Sharing {
 }
 
 impl Tenants {
-    /// Runs so many jobs to their end, and counts in every interval. `job` makes the traffic of one from its number:
-    /// the kind, and its table without the hosts.
+    /// Runs `jobs` jobs to their end, and counts in every interval. `job` makes the traffic of one from its number: the
+    /// kind, and its table without the hosts.
     fn run(
         &self,
         sharing: Sharing,
@@ -168,7 +168,7 @@ impl Tenants {
         Ok(Shared { jobs: outcome.jobs, intervals })
     }
 
-    /// What was added where, so far. A fragment takes one addition less than it has workers; what the
+    /// Additions so far, by where they were made. A fragment takes one addition less than it has workers; what the
     /// server did not make, the switch did.
     fn merges(&self, run: &Run<'_>, jobs: u32) -> Interval {
         let of_job = |job: u32| {
@@ -214,7 +214,7 @@ impl Tenants {
         one("list", table(list))
     }
 
-    /// What a full packet occupies of a link.
+    /// Bytes that a full packet occupies of a link.
     fn packet_bytes(&self) -> u32 {
         let number = |key: &str| self.aggregation.get(key).and_then(Value::as_integer).unwrap_or(0);
         (number("fragment-values") * 4 + number("overhead-bytes")) as u32
@@ -248,9 +248,9 @@ fn fewest(
     Ok(many * step)
 }
 
-/// How many things a second came, averaged over jobs, given when each one came: after the first
-/// `warm_up` of a job, and until the first job had its last. A job that is so slow that nothing is left
-/// has its next one counted. `None` if a job has none.
+/// Arrivals in a second, averaged over jobs, given when each one came: after the first `warm_up` of a job, and until
+/// the first job had its last. A job that is so slow that nothing is left has its next one counted. `None` if a job has
+/// none.
 fn steady_rate(jobs: &[Vec<f64>], warm_up: usize) -> Option<f64> {
     let ends: Option<Vec<f64>> = jobs.iter().map(|times| times.last().copied()).collect();
     let until = ends?.into_iter().fold(f64::MAX, f64::min);

@@ -1,7 +1,7 @@
 //! Flow sizes of QCLIMB's workloads.
 //!
-//! The paper's traces are not to be had. These are smooth curves of ours with the published share of flows
-//! below 100 KB, and about the published largest sizes. For K-Means the mean is the published one, too.
+//! The paper's traces are not public. These are our own smooth curves with the published share of flows
+//! below 100 KB, and about the published largest sizes. For K-Means the mean is the published one as well.
 
 use thalweg_workload::{SizeDistribution, SizeError};
 

@@ -35,7 +35,7 @@ const HOST_INTERFACE: &str = "eth0";
 const BRIDGE_INTERFACE: &str = "br0";
 /// The number of the device that a place is named after, `eth0` or `br0`.
 const MAIN: u32 = 1_000;
-/// How long links may take to come up. They take milliseconds.
+/// Longest time that links may take to come up. They take milliseconds.
 const UP_WITHIN_S: u32 = 5;
 const LOOK_EVERY_MS: u32 = 1;
 
@@ -44,7 +44,7 @@ pub(crate) struct Builder<'a> {
     loss: Option<Loss>,
 }
 
-/// A namespace on its way to be a place.
+/// A namespace that becomes a place.
 struct Node {
     namespace: Namespace,
     /// All devices but the loopback one, in the order in which they were made.
@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
         Ok(node)
     }
 
-    /// What is lost on the link of a host, or of a server.
+    /// Packets that are lost on the link of a host, or of a server.
     fn lossy(&self, host: Option<u32>) -> Lossy {
         match (self.spec.lossy_hosts, host) {
             (None, _) => Lossy::Receives,
@@ -248,13 +248,13 @@ impl<'a> Builder<'a> {
         if self.spec.per_packet { self.spec.mtu_bytes.into() } else { u16::MAX.into() }
     }
 
-    /// What a device receives is lost now and then.
+    /// Makes a device lose some of the packets that it receives.
     fn lose(&self, netlink: &mut Netlink, index: u32) -> Result<(), LabError> {
         self.loss.as_ref().map_or(Ok(()), |loss| loss.apply(netlink, index))
     }
 }
 
-/// What of a link's packets may be lost.
+/// Packets of a link that may be lost.
 enum Lossy {
     No,
     Receives,

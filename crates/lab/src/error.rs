@@ -1,4 +1,4 @@
-//! Why there is no lab.
+//! Errors of building a lab and of running programs in it.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::spec::SpecError;
 /// Why there is no lab, or why something cannot run in it.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// A lab that cannot be.
+    /// An invalid lab.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The user may not make networks.
@@ -21,13 +21,13 @@ pub enum LabError {
          CAP_SYS_ADMIN and CAP_BPF"
     )]
     NotPermitted {
-        /// What was tried.
+        /// Operation that was tried.
         what: &'static str,
     },
     /// The kernel was built without something.
     #[error("this kernel has no {what}: load its module, or use a kernel with {option}")]
     Missing {
-        /// What it lacks.
+        /// Feature that the kernel lacks.
         what: &'static str,
         /// The setting it has to be built with.
         option: &'static str,
@@ -41,9 +41,9 @@ pub enum LabError {
     /// The kernel refused for another reason.
     #[error("setting up {what} failed: {source}")]
     Kernel {
-        /// What was tried.
+        /// Operation that was tried.
         what: &'static str,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// A link stayed down.
@@ -52,15 +52,15 @@ pub enum LabError {
     /// A program did not start.
     #[error("cannot start {program}: {source}; check its name and its path")]
     Start {
-        /// Its name as given.
+        /// Name of the program as given.
         program: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
 impl LabError {
-    /// Whether the caller asked for what cannot be, and not the machine at fault.
+    /// True if the caller's request is at fault, and not the machine.
     pub fn is_input(&self) -> bool {
         matches!(self, LabError::Spec(_) | LabError::NotRoot | LabError::Start { .. })
     }

@@ -1,4 +1,4 @@
-//! What the kernel must be able to do, and what its refusals mean.
+//! Abilities that the kernel must have, and meanings of its refusals.
 
 use std::io;
 
@@ -60,7 +60,7 @@ pub(crate) const BPF: Ability =
     Ability { what: "eBPF programs", option: "CONFIG_BPF_SYSCALL", absent: &[libc::ENOSYS] };
 
 impl Ability {
-    /// What a refusal means.
+    /// Error that a refusal means.
     pub(crate) fn refused(&self, source: io::Error) -> LabError {
         let Ability { what, option, absent } = *self;
         match source.raw_os_error() {

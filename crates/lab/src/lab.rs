@@ -59,12 +59,12 @@ impl Lab {
         &self.hosts
     }
 
-    /// A host. Panics where there is none, as a slice does.
+    /// A host. Panics on a number out of range, as a slice does.
     pub fn host(&self, host: u32) -> &Place {
         &self.hosts[host as usize]
     }
 
-    /// One of the further hosts in rack 0. Panics where there is none, as a slice does.
+    /// One of the further hosts in rack 0. Panics on a number out of range, as a slice does.
     pub fn server(&self, server: u32) -> &Place {
         &self.servers[server as usize]
     }
@@ -80,7 +80,7 @@ impl Lab {
         &self.racks
     }
 
-    /// The switch of a rack. Panics where there is none, as a slice does.
+    /// The switch of a rack. Panics on a number out of range, as a slice does.
     pub fn rack(&self, rack: u32) -> &Place {
         &self.racks[rack as usize]
     }

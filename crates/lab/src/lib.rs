@@ -2,7 +2,7 @@
 //!
 //! [`Lab::build`] makes hosts that share nothing but links of a given rate, in racks with a switch
 //! each, and loses packets if asked to. [`Place`] runs commands and threads in them, [`Program`] a
-//! command whose output is told apart.
+//! command whose output is kept apart.
 //!
 //! Hosts and switches are network namespaces without a name, made and set up through netlink. The
 //! machine's own network is never touched, and the kernel takes a lab down when the last process in it

@@ -134,7 +134,7 @@ pub(crate) fn add_address(
     made.map_err(|error| ADDRESS.refused(error))
 }
 
-/// Whether packets can pass.
+/// True if packets can pass.
 pub(crate) fn is_up(netlink: &mut Netlink, index: u32) -> Result<bool, LabError> {
     let link = netlink.link(index).map_err(|error| NETLINK.refused(error))?;
     Ok(link.attributes.contains(&LinkAttribute::OperState(State::Up)))

@@ -48,7 +48,7 @@ impl Loss {
     }
 }
 
-/// How many of the 2^32 random numbers mean a loss.
+/// Number of the 2^32 random numbers that mean a loss.
 fn threshold(probability: f64) -> u32 {
     // The conversion saturates.
     (probability * 4_294_967_296.0).round_ties_even() as u32

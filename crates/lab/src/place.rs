@@ -37,7 +37,7 @@ pub(crate) struct LinkQueues {
     pub(crate) from: Direction,
 }
 
-/// What a place has sent and received. A piece of up to 64 KB that the kernel passes on whole counts
+/// Packets and bytes that a place has sent and received. A piece of up to 64 KB that the kernel passes on whole counts
 /// as one packet. Packets that were lost on purpose count as received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
@@ -52,7 +52,7 @@ pub struct LinkCounters {
 }
 
 impl Place {
-    /// Its address.
+    /// Address of the place.
     pub fn address(&self) -> Ipv4Addr {
         self.address
     }
@@ -113,7 +113,7 @@ impl Place {
         self.run(|| firewall::apply(&mut open()?, self.index, port))?
     }
 
-    /// What it has sent and received until now.
+    /// Packets and bytes sent and received until now.
     pub fn counters(&self) -> Result<LinkCounters, LabError> {
         let link = self.run(|| Netlink::open()?.link(self.index))?;
         let link = link.map_err(|error| NETLINK.refused(error))?;

@@ -14,7 +14,7 @@ use crate::sys;
 
 /// Longer lines are cut, so that a program that never ends its line does not fill the memory.
 const LINE_BYTES: u64 = 64 * 1024;
-/// How long the output of an ended program may be held open by processes that got away from it.
+/// Longest time that the output of an ended program may be held open by processes that got away from it.
 const LAST_OUTPUT_MS: u32 = 1_000;
 
 /// A running program, and what it starts: they are one process group, and end together. Dropping it
@@ -22,7 +22,7 @@ const LAST_OUTPUT_MS: u32 = 1_000;
 #[derive(Debug)]
 pub struct Program {
     child: Child,
-    /// What it ended with, once somebody has looked.
+    /// Exit status, once it has been polled.
     ended: Option<ExitStatus>,
     readers: Vec<JoinHandle<()>>,
     /// Why output was lost.
@@ -81,7 +81,7 @@ impl Program {
         Ok(Program { child, ended: None, readers, lost, guard })
     }
 
-    /// How it ended, or `None` while it runs. When it has ended, so has everything it started, and
+    /// Exit status, or `None` while it runs. When it has ended, so has everything it started, and
     /// all its output is written.
     pub fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
         if self.ended.is_none() && sys::has_ended(self.child.id())? {
@@ -110,7 +110,7 @@ impl Program {
         }
     }
 
-    /// Ends what is left of the group, then waits: until then the group's number is ours.
+    /// Ends what is left of the group, then waits: until then no other group can take its number.
     #[expect(clippy::disallowed_methods, reason = "the rest of the output takes real time")]
     fn end(&mut self) -> io::Result<()> {
         self.guard = None;
@@ -169,7 +169,7 @@ fn copy_lines(source: impl Read, prefix: &str, mut sink: impl Write, lost: &Once
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }
-        // Whoever reads our output may have stopped. The program must not notice.
+        // The reader of our output may have stopped. The program must not notice.
         match sink.write_all(&line).and_then(|()| sink.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 lost.get_or_init(|| error.to_string());

@@ -22,7 +22,7 @@ const TCA_TBF_RATE64: u16 = 4;
 const TCA_TBF_BURST: u16 = 6;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
 
-/// How one direction of a link is shaped.
+/// Shape of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) bytes_per_s: u64,

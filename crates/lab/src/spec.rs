@@ -1,4 +1,4 @@
-//! What a lab shall be like.
+//! Description of a lab.
 
 use std::net::Ipv4Addr;
 
@@ -23,7 +23,7 @@ const SWITCH: u32 = 254;
 /// Slower links do not carry a packet in any time one would wait for.
 const MIN_RATE_BPS: u64 = 100_000;
 
-/// What a lab shall be like.
+/// Description of a lab.
 ///
 /// Host `i` has the address 10.77.R.N, where R is its rack and N counts from 1. Racks are filled in
 /// order and as evenly as possible. The switch of rack R has 10.77.R.254, server `j` has
@@ -37,11 +37,11 @@ pub struct Spec {
     /// the core is no bottleneck. What a switch itself sends and receives passes only these links.
     pub rate: Rate,
     /// Probability from 0 to below 1 that an IPv4 packet is lost where it is received, at a host, a
-    /// server or a switch; packets that a switch only forwards are not lost on the way. The kernel
+    /// server or a switch; a switch does not lose packets that it only forwards. The kernel
     /// draws: two runs differ.
     pub loss: f64,
-    /// Only the links of the first so many hosts lose packets, and in both directions: what these hosts send
-    /// too. Otherwise all receivers do.
+    /// Number of hosts, from the first, whose links lose packets in both directions, also those that the hosts send.
+    /// Without it all receivers lose packets.
     pub lossy_hosts: Option<u32>,
     /// Packets travel one by one, as on a wire. Otherwise the kernel passes up to 64 KB on in one
     /// piece, which costs far less time, but a loss then takes the whole piece.
@@ -93,7 +93,7 @@ pub struct Queues {
     pub last_share: f64,
 }
 
-/// A lab that cannot be. Says what to change.
+/// Error in the description of a lab, with what to change.
 #[derive(Clone, Copy, Debug, Error, PartialEq)]
 pub enum SpecError {
     /// Too few or too many hosts.
@@ -195,7 +195,7 @@ impl Queues {
 }
 
 impl Spec {
-    /// Whether such a lab can be built.
+    /// Checks that such a lab can be built.
     pub fn check(&self) -> Result<(), SpecError> {
         if !(1..=MAX_RACKS).contains(&self.racks) {
             return Err(SpecError::Racks(self.racks));

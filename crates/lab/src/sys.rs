@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Whether the effective user is root.
+/// True if the effective user is root.
 pub(crate) fn is_root() -> bool {
     // SAFETY: the call takes nothing and cannot fail.
     unsafe { libc::geteuid() == 0 }
@@ -88,7 +88,7 @@ pub(crate) fn signal_group(leader: u32, signal: i32) {
     let _ = unsafe { libc::kill(-(leader as libc::pid_t), signal) };
 }
 
-/// Whether a child has ended. It can still be waited for.
+/// True if a child has ended. It can still be waited for.
 pub(crate) fn has_ended(child: u32) -> io::Result<bool> {
     // SAFETY: it is a structure of integers, for which zero is valid.
     let mut info: libc::siginfo_t = unsafe { mem::zeroed() };

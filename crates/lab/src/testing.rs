@@ -141,7 +141,7 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
     file.write_all(format!("{line}\n").as_bytes())
 }
 
-#[expect(clippy::disallowed_methods, reason = "test programs take no arguments of ours")]
+#[expect(clippy::disallowed_methods, reason = "test programs take their own arguments only")]
 fn variable(name: &str) -> OsString {
     std::env::var_os(name).unwrap_or_default()
 }

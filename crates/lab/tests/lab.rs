@@ -20,7 +20,7 @@ fn mbps(mbps: u64) -> Rate {
     Rate::from_bps(mbps * 1_000_000).expect("not zero")
 }
 
-/// A socket with a port of its own: what is still on its way to an earlier one must not reach it.
+/// A socket with a port of its own: packets in flight to an earlier one must not reach it.
 fn socket(place: &Place) -> UdpSocket {
     let socket = place.run(|| UdpSocket::bind((place.address(), 0))).expect("a place");
     let socket = socket.expect("a socket");

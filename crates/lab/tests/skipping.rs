@@ -60,10 +60,10 @@ fn skipped_tests_pass_and_say_why() {
 fn tests_that_lack_what_is_required_fail() {
     let (output, record) = run("required", "root,kernel");
     assert_eq!(output.status.code(), Some(101), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let expected = "skipping::skipped_for_root may not be skipped here, because THALWEG_NO_SKIPS names \
                     \"root\": root is needed";
-    assert!(said.contains(expected), "{said}");
-    assert!(said.contains("1 passed; 1 failed"), "{said}");
+    assert!(printed.contains(expected), "{printed}");
+    assert!(printed.contains("1 passed; 1 failed"), "{printed}");
     assert_eq!(sorted(&record), ["data\tskipping::skipped_for_data\tdata are needed"]);
 }

@@ -2,10 +2,10 @@
 //!
 //! A value that is not finite is never printed; [`MISSING`] stands in its place.
 
-/// What stands where there is no number to show.
+/// Text in place of a number where there is nothing to show.
 pub const MISSING: &str = "–";
 
-/// What a number measures, which decides how it is written.
+/// Unit of a number, which decides how it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// A bare number.
@@ -42,7 +42,7 @@ impl Unit {
         *fitting.unwrap_or(&steps[self.smallest_for_zero(magnitude)])
     }
 
-    /// Whether the suffix is written on every number of an axis rather than once in its label.
+    /// True if the suffix is written on every number of an axis rather than once in its label.
     pub(crate) fn suffix_is_a_sign(self) -> bool {
         matches!(self, Self::Percent | Self::Ratio)
     }

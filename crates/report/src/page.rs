@@ -141,15 +141,14 @@ impl Card {
         self
     }
 
-    /// Says whether the figure is good news. The words have to say so too: not everybody sees the
-    /// colour.
+    /// Sets the judgement of the figure. The text has to give it as well: not everybody sees the colour.
     pub fn tone(mut self, tone: Tone) -> Self {
         self.tone = tone;
         self
     }
 }
 
-/// Whether a figure is good news.
+/// Judgement of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// A fact.

@@ -7,7 +7,7 @@
 //! let svg = Chart::new("Flow completion time")
 //!     .x(Axis::log10("time").unit(Unit::SpanUs))
 //!     .y(Axis::linear("flows").unit(Unit::Percent))
-//!     .series(Series::cdf("ours", &[12.0, 14.0, 19.0, 250.0]))
+//!     .series(Series::cdf("thalweg", &[12.0, 14.0, 19.0, 250.0]))
 //!     .to_svg();
 //! assert!(svg.starts_with("<svg"));
 //! ```
@@ -30,7 +30,7 @@ pub use series::{Mark, Series};
 
 /// A chart of any number of series on one pair of axes.
 ///
-/// Points that cannot be drawn are skipped: values that are not finite, and values that are not
+/// Points without a position are skipped: values that are not finite, and values that are not
 /// positive on a logarithmic axis. A line is interrupted there. When nothing is left, the chart says
 /// "no data".
 ///

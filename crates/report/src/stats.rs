@@ -24,7 +24,7 @@ impl Sample {
         &self.ascending
     }
 
-    /// How many finite values there are.
+    /// Number of finite values.
     pub fn count(&self) -> usize {
         self.ascending.len()
     }
@@ -80,7 +80,7 @@ impl Sample {
 /// The key figures of a sample. Percentiles are by nearest rank, see [`Sample::percentile`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many finite values there were.
+    /// Number of finite values.
     pub count: usize,
     /// Arithmetic mean.
     pub mean: f64,
@@ -122,7 +122,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// The most bins a histogram has. More could not be told apart in a report.
+    /// The most bins a histogram has. A report could not show more of them.
     pub const MAX_BINS: usize = 1_000;
 
     /// Cuts the range of the sample into `bins` bins (limited to `1..=MAX_BINS`). A bin holds its
@@ -151,7 +151,7 @@ impl Histogram {
         &self.edges
     }
 
-    /// How many values fell into each bin.
+    /// Number of values in each bin.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }

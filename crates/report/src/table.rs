@@ -32,7 +32,7 @@ impl Column {
     }
 }
 
-/// How a table looks in a terminal.
+/// Style of a table in a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// Characters only: for files, pipes and tests.
@@ -79,7 +79,7 @@ impl Table {
         self
     }
 
-    /// Whether there is no row.
+    /// True if the table has no row.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -192,7 +192,7 @@ mod tests {
 
     fn example() -> Table {
         Table::new([Column::left("arm"), Column::right("time"), Column::left("verdict")])
-            .row(["ours", "12.3 µs", "exact"])
+            .row(["ring", "12.3 µs", "exact"])
             .row(["parameter server", "1.5 ms", ""])
     }
 
@@ -201,7 +201,7 @@ mod tests {
         let expected = "\
 arm                  time  verdict
 ────────────────  ───────  ───────
-ours              12.3 µs  exact
+ring              12.3 µs  exact
 parameter server   1.5 ms
 ";
         assert_eq!(example().to_text(Style::Plain), expected);

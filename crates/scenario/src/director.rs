@@ -23,26 +23,26 @@ use crate::traffic::Source;
 /// One flow of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowRecord {
-    /// What was asked for.
+    /// The requested flow.
     pub spec: FlowSpec,
-    /// Which table of traffic it belongs to, counted from 0.
+    /// Index of its table of traffic, from 0.
     pub source: usize,
-    /// How it ended; `None` while it is on its way.
+    /// Outcome; `None` while the flow is live.
     pub end: Option<FlowEnd>,
 }
 
-/// How a flow ended.
+/// End of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowEnd {
     /// When the last acknowledgement came back, or it was given up.
     pub at: Time,
-    /// Whether everything arrived.
+    /// True if all bytes arrived.
     pub arrived: bool,
     /// Packets that were sent again; not known, and 0, if its sender went down.
     pub retransmissions: u32,
-    /// How often nothing came back in time.
+    /// Number of retransmission timeouts.
     pub timeouts: u32,
-    /// How often loss was found before that.
+    /// Number of losses that were detected before a timeout.
     pub detections: u32,
 }
 
@@ -51,19 +51,19 @@ pub(crate) struct ScenarioDirector<'a> {
     entropy: Rng,
     pub(crate) prioritizer: Prioritizer,
     pub(crate) records: Vec<FlowRecord>,
-    /// The records of flows on their way, by sender and name.
+    /// Records of live flows, by sender and name.
     live: BTreeMap<(NodeId, FlowId), usize>,
     pub(crate) jobs: Jobs<'a>,
     programs: Programs,
     /// In order of time. They may overlap, and some are of switches.
     outages: Vec<Outage>,
-    /// How many of them have begun.
+    /// Number of outages that have begun.
     begun_outages: usize,
     /// Packets that endpoints sent again before they lost their memory.
     pub(crate) resent_before_restarts: u64,
     /// Builds the endpoint of a host that lost its memory.
     scenario: &'a Scenario,
-    /// What endpoints draw from.
+    /// Random stream of endpoints.
     endpoints: Rng,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario file, where, and what to change.
+//! Mistakes in scenario files: place, cause, and what to change.
 
 mod wording;
 
@@ -19,11 +19,11 @@ pub struct ScenarioError {
     pub line: usize,
     /// The way to the key, as a sweep writes it, where there is one: `traffic.0.poisson.load`.
     pub key: Option<String>,
-    /// What is wrong and what to change.
+    /// Description of the mistake and what to change.
     pub message: String,
 }
 
-/// What is wrong with the value of a key, before anybody knows on which line that is.
+/// Mistake in the value of a key, before its line is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mistake {
     /// The way to the key from the table that was checked.
@@ -49,7 +49,7 @@ impl Mistake {
     }
 }
 
-/// What a check gave, seen from the table around.
+/// Result of a check, seen from the enclosing table.
 pub(crate) trait Under {
     fn under(self, key: impl ToString) -> Self;
 }
@@ -67,7 +67,7 @@ pub(crate) struct Source<'a> {
     pub(crate) text: &'a str,
 }
 
-/// Where a key and its value are.
+/// Position of a key and its value.
 struct Place {
     path: Vec<String>,
     key: Range<usize>,
@@ -88,8 +88,8 @@ impl Source<'_> {
     pub(crate) fn toml_error(&self, error: &toml::de::Error) -> ScenarioError {
         let span = error.span().unwrap_or(0..0);
         let places = self.places();
-        // What the whole file lacks is said of no place in it. In a file that cannot be read to its
-        // end, what follows the error may seem to be around it.
+        // An error about the whole file names no place in it. In a file with an error, what follows the error may seem
+        // to be around it.
         let on_line = |place: &&Place| self.line(place.key.start) == self.line(span.start);
         let around = places.iter().filter(|_| span != (0..0)).filter(on_line);
         let around = around.filter_map(|place| Some((place.length_around(&span)?, place)));
@@ -98,7 +98,7 @@ impl Source<'_> {
         self.error_at(span.start, innermost, &wording::for_people(error.message(), text))
     }
 
-    /// Where the file has a key.
+    /// Offset of a key in the file.
     pub(crate) fn position(&self, path: &[String]) -> Option<usize> {
         let places = self.places();
         places.iter().find(|place| place.path == path).map(|place| place.key.start)

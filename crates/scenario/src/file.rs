@@ -38,9 +38,9 @@ pub(crate) struct File {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct PacingTable {
     pub(crate) slot: Option<Span>,
-    /// How many slots are planned ahead.
+    /// Number of slots that are planned ahead.
     pub(crate) slots: Option<usize>,
-    /// What a full slot of one's own costs where the path is full already, in slots.
+    /// Price of one more full slot of the flow's own on a path that is full already, in slots.
     pub(crate) price: Option<f64>,
     /// Classes where ports have priorities, rates elsewhere.
     pub(crate) enforce: Option<EnforceWord>,
@@ -171,7 +171,7 @@ pub(crate) struct TransportTable {
     pub(crate) unscheduled_cutoffs: Option<Vec<Bytes>>,
     /// With hints, of pFabric and Homa: how flows are ranked past an estimate.
     pub(crate) past_estimate: Option<PastWord>,
-    /// Of deliveries, whoever has them.
+    /// Of deliveries, in flows and in jobs.
     pub(crate) spray: Option<bool>,
     /// Of deliveries: name of a control, or a size that its window keeps.
     pub(crate) delivery_control: Option<String>,
@@ -242,7 +242,7 @@ pub(crate) enum DeliveryStartWord {
     Shared,
 }
 
-/// Who finds losses, and by what.
+/// Detector of losses and the evidence it uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(clippy::enum_variant_names, reason = "the words that files have")]
@@ -262,7 +262,7 @@ pub(crate) enum ThresholdsWord {
     List(Vec<Bytes>),
 }
 
-/// What ranks a flow that is larger than its estimate.
+/// Rank of a flow that is larger than its estimate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum PastWord {
@@ -271,7 +271,7 @@ pub(crate) enum PastWord {
     OnePacket,
 }
 
-/// What decides the priority of a flow's packets.
+/// Rule for the priority of a flow's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TaggerWord {
@@ -282,7 +282,7 @@ pub(crate) enum TaggerWord {
     Promotion,
 }
 
-/// What is counted as sent.
+/// Bytes that count as sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum CountsWord {
@@ -291,7 +291,7 @@ pub(crate) enum CountsWord {
     OpenConnection,
 }
 
-/// What a forest learns from, and what it is told of flows that start.
+/// Flows that a forest learns from, and features of flows that start.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct HintsTable {
@@ -337,7 +337,7 @@ impl TryFrom<String> for ControlWord {
     }
 }
 
-/// How jobs and switches aggregate. All jobs are alike.
+/// Settings of aggregation in jobs and switches. All jobs are alike.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct AggregationTable {
@@ -419,16 +419,16 @@ pub(crate) struct PoissonTable {
     /// Larger flows are cut to this.
     pub(crate) cap: Option<Bytes>,
     pub(crate) load: f64,
-    /// Stop after so many flows,
+    /// Stop after this number of flows,
     pub(crate) flows: Option<u64>,
-    /// or after so much time.
+    /// or after this time.
     pub(crate) lasting: Option<Span>,
     #[serde(default)]
     pub(crate) between: BetweenWord,
-    /// Whether load counts payload or what occupies the links.
+    /// Meaning of load: payload, or all that occupies the links.
     #[serde(default)]
     pub(crate) load_counts: LoadWord,
-    /// Whether these flows go where none was learned from.
+    /// True if these flows go to destinations that no flow was learned for.
     #[serde(default)]
     pub(crate) unseen: bool,
     /// Sizes repeat, and features say which.
@@ -533,7 +533,7 @@ pub(crate) struct TrainingTable {
     pub(crate) workers: Vec<u32>,
     #[serde(default)]
     pub(crate) collective: Collective,
-    /// Who adds up, one host
+    /// The host that sums,
     pub(crate) server: Option<u32>,
     /// or several.
     pub(crate) servers: Option<Vec<u32>>,
@@ -563,7 +563,7 @@ pub(crate) struct TrainingTable {
     pub(crate) start: Span,
 }
 
-/// What messages of a job travel on.
+/// Transport of a job's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum CarrierWord {
@@ -572,7 +572,7 @@ pub(crate) enum CarrierWord {
     Deliver,
 }
 
-/// Whether what servers send back may be lost.
+/// Reliability of what servers send back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ParametersWord {
@@ -616,8 +616,7 @@ pub(crate) enum FaultTable {
     NodeDown(NodeDownTable),
 }
 
-/// Where a fault is and when. Every fault table has these keys too: `serde(flatten)` would lose the
-/// lines of errors.
+/// Keys that every fault table has for place and time: `serde(flatten)` would lose the lines of errors.
 macro_rules! fault_table {
     ($name:ident { $($(#[$meta:meta])* $field:ident: $kind:ty),* $(,)? }) => {
         #[derive(Clone, Debug, Deserialize)]

@@ -1,4 +1,4 @@
-//! How long a flow takes when it has the network for itself.
+//! Completion time of a flow that has the network for itself.
 //!
 //! The time from its start until the last acknowledgement is back, with a window that never holds it
 //! up. Packets are stored and forwarded at every hop. No flow is faster. On one path a flow that is
@@ -41,7 +41,7 @@ impl PacketSizes {
 pub struct Ideal<'a> {
     topology: &'a Topology,
     sizes: PacketSizes,
-    /// Whether the packets of a flow take different paths.
+    /// True if the packets of a flow take different paths.
     sprays: bool,
     paths: BTreeMap<(NodeId, NodeId), Vec<Hop>>,
 }
@@ -69,7 +69,7 @@ impl<'a> Ideal<'a> {
         completion(self.path(src, dst), sizes, bytes)
     }
 
-    /// How long an acknowledgement of a flow takes back to its sender.
+    /// Time that an acknowledgement of a flow takes back to its sender.
     pub fn answer(&mut self, src: NodeId, dst: NodeId) -> Span {
         let ack = Bytes::from(self.sizes.ack_bytes);
         let hops = self.path(src, dst).iter();
@@ -146,7 +146,7 @@ fn completion(path: &[Hop], sizes: PacketSizes, bytes: Bytes) -> Span {
         arrival = start + ack_span + hop.delay;
         previous_ack = departure.map(|departure| departure + hop.delay);
     }
-    // Whoever overtakes is not the last to be acknowledged.
+    // An acknowledgement that overtakes others is not the last.
     previous_ack.map_or(arrival, |before| before.max(arrival))
 }
 

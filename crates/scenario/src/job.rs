@@ -30,7 +30,7 @@ pub use stats::WorkerStats;
 /// Bytes of a value of a tensor.
 pub(crate) const VALUE_BYTES: u64 = 4;
 
-/// How the workers of a job sum their tensors.
+/// Collective with which the workers of a job sum their tensors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Collective {
@@ -49,7 +49,7 @@ pub enum Collective {
 }
 
 impl Collective {
-    /// What files call it.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Collective::Aggregate => "aggregate",
@@ -60,30 +60,30 @@ impl Collective {
         }
     }
 
-    /// Whether switches sum and servers complete.
+    /// True if switches sum and servers complete.
     pub(crate) const fn is_aggregation(self) -> bool {
         matches!(self, Collective::Aggregate | Collective::RackOnly)
     }
 
-    /// Whether hosts send messages to each other and sum what they get.
+    /// True if hosts send messages to each other and sum what they get.
     pub(crate) const fn has_messages(self) -> bool {
         matches!(self, Collective::Server | Collective::Ring)
     }
 
-    /// Whether hosts are needed that add up.
+    /// True if hosts that sum are needed.
     pub(crate) const fn has_servers(self) -> bool {
         self.is_aggregation() || matches!(self, Collective::Server)
     }
 }
 
-/// How much of a job's messages may be lost.
+/// Loss that a job's messages may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounded {
     /// Of gradients.
     pub(crate) loss: LossBound,
     /// Of results as well: workers keep the parameters of the round before.
     pub(crate) keeps_parameters: bool,
-    /// How many layers the model has.
+    /// Number of layers of the model.
     pub(crate) layers: u16,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Bounded {
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) kind: JobKind,
-    /// What is trained; `all-reduce` if nothing is.
+    /// Name of the trained model, or `all-reduce`.
     pub(crate) model: String,
     pub(crate) collective: Collective,
     /// By rank.
@@ -99,12 +99,12 @@ pub(crate) struct Job {
     pub(crate) servers: Vec<NodeId>,
     /// Most bytes of a message, where hosts sum and the file says it.
     pub(crate) chunk: Option<Bytes>,
-    /// What messages may lose, where they travel as deliveries, or sums in switches.
+    /// Loss bound of messages that travel as deliveries, or of sums in switches.
     pub(crate) delivery: Option<Bounded>,
-    /// How many layers the model has, where packets that are aggregated have their priorities.
+    /// Number of layers of the model, if packets that are aggregated have priorities by layer.
     pub(crate) layers: Option<u16>,
     pub(crate) start: Time,
-    /// How long a worker computes in every round.
+    /// Computing time of a worker in every round.
     pub(crate) compute: Span,
     pub(crate) script: Script,
 }
@@ -116,11 +116,11 @@ impl Job {
         self.workers.iter().chain(only_servers).copied()
     }
 
-    /// What a worker hands over when a tensor is ready.
+    /// The call that a worker makes when a tensor is ready.
     pub(crate) fn call(&self, ready: &Ready) -> SumCall {
         let tensor = Tensor::Length(ready.values);
         let keeps = self.delivery.is_some_and(|delivery| delivery.keeps_parameters);
-        // Messages have these from their settings; what switches sum is told with every call.
+        // Messages have these from their settings; sums in switches get them with every call.
         let bounded = self.delivery.filter(|_| self.collective.is_aggregation());
         SumCall {
             older: keeps.then(|| tensor.clone()),
@@ -132,7 +132,7 @@ impl Job {
         }
     }
 
-    /// How many sums all workers are to get.
+    /// Number of sums that all workers expect together.
     pub(crate) fn expected_sums(&self) -> u64 {
         let tensors = self.script.tensors.len() as u64;
         self.script.rounds.saturating_mul(tensors).saturating_mul(self.workers.len() as u64)

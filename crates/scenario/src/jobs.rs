@@ -14,7 +14,7 @@ use thalweg_values::Coverage;
 use crate::job::{Cast, Job, JobRecord, JobRun, ServerUse, Stage, WorkerStats};
 use crate::simulated::SimulatedHost;
 
-/// How long a job waits for a sum. Longer than a flow waits for an answer: that says more.
+/// Longest wait of a job for a sum. Longer than a flow waits for an answer: that says more.
 const PATIENCE: Span = Span::from_s(60);
 
 /// All jobs of a run.
@@ -23,7 +23,7 @@ pub(crate) struct Jobs<'a> {
     all: Vec<Live<'a>>,
     by_id: BTreeMap<JobId, usize>,
     due: BTreeSet<(Time, usize, Step)>,
-    /// How many are not over.
+    /// Number of jobs that are not over.
     open: usize,
     finished_sums: u64,
 }
@@ -38,14 +38,14 @@ struct Live<'a> {
 }
 
 enum State {
-    /// Its machines count for themselves.
+    /// Running: its machines have the counters.
     Open,
     Complete,
-    /// What they had counted when it ended early, and why.
+    /// Ended early: counters until then, and the reason.
     Failed(Vec<WorkerStats>, Vec<ServerUse>, String),
 }
 
-/// What there is to do for a job.
+/// Next step of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Begin,
@@ -81,12 +81,12 @@ impl<'a> Jobs<'a> {
         self.due.first().map_or(Time::NEVER, |(at, ..)| *at)
     }
 
-    /// Whether no job is open.
+    /// True if no job is open.
     pub(crate) fn are_over(&self) -> bool {
         self.open == 0
     }
 
-    /// How many sums came, over all jobs.
+    /// Number of finished sums, over all jobs.
     pub(crate) fn finished_sums(&self) -> u64 {
         self.finished_sums
     }
@@ -186,7 +186,7 @@ impl<'a> Jobs<'a> {
         self.all.into_iter().map(record).collect()
     }
 
-    /// What a worker has counted so far.
+    /// Counters of a worker so far.
     pub(crate) fn worker_stats<'h>(
         &self,
         number: usize,
@@ -201,7 +201,7 @@ impl<'a> Jobs<'a> {
         })
     }
 
-    /// What a server has counted for a job so far.
+    /// Counters of a server for a job so far.
     pub(crate) fn server_stats(
         &self,
         number: usize,

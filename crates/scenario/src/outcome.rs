@@ -1,4 +1,4 @@
-//! What a run gave, as data.
+//! Results of a run, as data.
 
 use thalweg_core::{Bytes, Digest, NodeId, Rate, Span, Time};
 use thalweg_fabric::{FabricStats, LinkStats, Violation};
@@ -26,51 +26,51 @@ pub struct Outcome {
     pub ending: Ending,
     /// Every flow, in order of starting.
     pub flows: Vec<FlowRecord>,
-    /// How long each would have taken alone.
+    /// Time that each flow would have taken alone.
     pub ideals: Vec<Span>,
-    /// How much of that is the way of the last acknowledgement.
+    /// Part of that in which the last acknowledgement travels back.
     pub answers: Vec<Span>,
-    /// What the jobs did, in the order of their tables.
+    /// Results of the jobs, in the order of their tables.
     pub jobs: Vec<JobRecord>,
-    /// What each switch with a program did.
+    /// Counters of each switch with a program.
     pub switches: Vec<SwitchUse>,
-    /// What the fabric did.
+    /// Counters of the fabric.
     pub stats: FabricStats,
     /// Packets that were sent again.
     pub resent_packets: u64,
-    /// What did not arrive of flows that were complete without it, at hosts that did not restart.
+    /// Bytes that did not arrive of flows that were complete without them, at hosts that did not restart.
     pub lost_of_flows: Bytes,
-    /// How packets of flows came to their hosts, since these last started; the peak is that of one host.
+    /// Order and copies of flows' packets at their hosts, since these last started; the peak is that of one host.
     pub arrivals: ArrivalStats,
-    /// What schedulers of hosts did, if there were any; those that restarted begin anew.
+    /// Counters of the hosts' schedulers, if there were any; those that restarted begin anew.
     pub pacing: Option<PacingStats>,
     /// Flows that a forest was asked about.
     pub tagged: TaggedFlows,
-    /// What each link did.
+    /// Counters of each link.
     pub links: Vec<LinkUse>,
     /// Queue lengths over time.
     pub queues: Vec<QueueSample>,
-    /// Whether the simulator kept its own laws.
+    /// Check of the simulator's own laws.
     pub check: Result<(), Violation>,
 }
 
 /// One direction of a cable and what it did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkUse {
-    /// Where it comes from.
+    /// Node that sends.
     pub from: NodeId,
-    /// Where it leads.
+    /// Node that receives.
     pub to: NodeId,
-    /// Its rate.
+    /// Rate of the link.
     pub rate: Rate,
-    /// Its counters.
+    /// Counters of the link.
     pub stats: LinkStats,
 }
 
 /// Flows of about one size.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SizeClass {
-    /// What it is called.
+    /// Name of the class.
     pub name: &'static str,
     /// Flows that arrived whole.
     pub count: usize,

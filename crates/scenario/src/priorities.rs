@@ -19,13 +19,13 @@ use crate::traffic::{Messages, Traffic};
 pub(crate) struct Prioritizer {
     tagging: Option<Tagging>,
     learned: Option<Learned>,
-    /// What was sent from host to host, where that counts.
+    /// Bytes sent from host to host, if connections count them.
     connections: Option<Connections>,
     /// Flows that started, by what was known of them.
     pub(crate) flows: TaggedFlows,
 }
 
-/// How many flows were tagged, by what was known of them.
+/// Number of flows that were tagged, by what was known of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TaggedFlows {
     /// Their sizes were bounded by a forest.
@@ -108,10 +108,10 @@ impl Prioritizer {
     }
 }
 
-/// Who sends, and who receives.
+/// Sender and receiver.
 pub(crate) type Ends = (NodeId, NodeId);
 
-/// What flows of each pair of hosts have sent, as if they had one connection.
+/// Bytes that flows of each pair of hosts have sent, as if they had one connection.
 struct Connections {
     pairs: BTreeMap<Ends, Connection>,
     counting: Counting,
@@ -119,7 +119,7 @@ struct Connections {
 
 struct Connection {
     sent: Bytes,
-    /// Flows on their way.
+    /// Live flows.
     live: u32,
     idle_since: Time,
 }
@@ -132,7 +132,7 @@ impl Connections {
         Connections { pairs: BTreeMap::new(), counting }
     }
 
-    /// What the connection of a flow was given before.
+    /// Starts a flow; returns the bytes that its connection was given before.
     fn start(&mut self, now: Time, ends: Ends, size: Bytes) -> Bytes {
         let new = Connection { sent: Bytes::ZERO, live: 0, idle_since: now };
         let connection = self.pairs.entry(ends).or_insert(new);
@@ -288,7 +288,7 @@ mod tests {
             |connections: &mut Connections, us, ends| connections.start(at(us), ends, size);
         assert_eq!(before(&mut connections, 0, ends), Bytes::ZERO);
         assert_eq!(before(&mut connections, 1, others), Bytes::ZERO);
-        assert_eq!(before(&mut connections, 900, ends), Bytes::new(100), "the first is on its way");
+        assert_eq!(before(&mut connections, 900, ends), Bytes::new(100), "the first is in flight");
         connections.end(at(950), ends);
         connections.end(at(1_000), ends);
         assert_eq!(before(&mut connections, 1_500, ends), Bytes::new(200), "a short pause");

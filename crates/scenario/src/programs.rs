@@ -1,11 +1,11 @@
-//! What switches run for the jobs of a scenario.
+//! Programs of switches for the jobs of a scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_aggregate::{Switch, switch};
 use thalweg_baselines::switchml;
 use thalweg_core::{JobId, NodeId};
-use thalweg_fabric::{Door, Fabric, Program, Topology};
+use thalweg_fabric::{Fabric, Intercept, Program, Topology};
 use thalweg_pace::Settings;
 use thalweg_stack::{Ledger, Way};
 
@@ -14,7 +14,7 @@ use crate::job::{Cast, Job, Part, Stage};
 use crate::plan::ways;
 use crate::simulated::SimulatedHost;
 
-/// What each switch with a program runs.
+/// Program of each switch that has one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Programs {
     by_switch: BTreeMap<NodeId, Kind>,
@@ -22,7 +22,7 @@ pub(crate) struct Programs {
     tables: Option<Tables>,
 }
 
-/// What switches need to keep load tables.
+/// Settings of load tables in switches.
 #[derive(Clone, Debug)]
 struct Tables {
     settings: Settings,
@@ -48,11 +48,11 @@ struct Pool {
 pub struct SwitchUse {
     /// The switch.
     pub switch: NodeId,
-    /// Its counters.
+    /// Counters of the program.
     pub stats: SwitchStats,
 }
 
-/// What a switch's program counted.
+/// Counters of a switch's program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -107,10 +107,10 @@ impl Programs {
                     let allotted = machine.allot(*job, *slots, workers.clone());
                     allotted.expect("checked with the file");
                 }
-                Some(Program { machine: Box::new(machine), door: Door::Addressed })
+                Some(Program { machine: Box::new(machine), intercept: Intercept::Addressed })
             }
             (None, Some(Kind::Aggregate(config))) => {
-                Some(Program { machine: Box::new(sums(config)), door: Door::Addressed })
+                Some(Program { machine: Box::new(sums(config)), intercept: Intercept::Addressed })
             }
             (None, None) => None,
             (Some(tables), kind) => {
@@ -120,12 +120,12 @@ impl Programs {
                 };
                 let ways = tables.ways.get(&switch)?.clone();
                 let ledger = Ledger::new(switch, tables.settings, ways, inner);
-                Some(Program { machine: Box::new(ledger), door: Door::Everything })
+                Some(Program { machine: Box::new(ledger), intercept: Intercept::Everything })
             }
         }
     }
 
-    /// What a switch's program counted, if it has one.
+    /// Counters of a switch's program, if it has one.
     pub(crate) fn stats(fabric: &Fabric<SimulatedHost>, switch: NodeId) -> Option<SwitchStats> {
         let beside_tables = || fabric.program::<Ledger<Switch>>(switch)?.inner();
         let aggregate = fabric.program::<Switch>(switch).or_else(beside_tables);

@@ -25,14 +25,14 @@ pub struct Run<'a> {
     seed: u64,
     fabric: Fabric<SimulatedHost>,
     director: ScenarioDirector<'a>,
-    /// Those with a program.
+    /// Switches with a program.
     switches: Vec<NodeId>,
     samples: Option<Samples>,
     ports: Vec<LinkId>,
     ended: Option<Ending>,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Simulated time.
@@ -62,7 +62,7 @@ pub enum Ending {
     TimeUp,
     /// Nothing was left to happen, yet not everything had ended.
     Stuck,
-    /// Whoever ran it went no further.
+    /// The caller went no further.
     Interrupted,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
         self.fabric.finish_trace()
     }
 
-    /// Goes on for about so many events.
+    /// Runs for about this number of events.
     pub fn advance(&mut self, events: u64) -> Progress {
         let goal = self.fabric.stats().events.saturating_add(events);
         while self.ended.is_none() && self.fabric.stats().events < goal {
@@ -140,7 +140,7 @@ impl<'a> Run<'a> {
         self.outcome()
     }
 
-    /// How far it is.
+    /// Progress so far.
     pub fn progress(&self) -> Progress {
         let expected = self.scenario.traffic.iter().map(|traffic| traffic.expected_flows()).sum();
         Progress {
@@ -160,23 +160,23 @@ impl<'a> Run<'a> {
         self.fabric.now()
     }
 
-    /// What a link did so far.
+    /// Counters of a link so far.
     pub fn link_stats(&mut self, link: LinkId) -> LinkStats {
         self.fabric.link_stats(link)
     }
 
-    /// What a switch's program counted since it last started; `None` if it has none.
+    /// Counters of a switch's program since it last started; `None` if it has no program.
     pub fn switch_stats(&self, switch: NodeId) -> Option<SwitchStats> {
         Programs::stats(&self.fabric, switch)
     }
 
-    /// What a server of in-network aggregation counted for a job, counted from 0 in the order of the
-    /// file; `None` if it is no server of that job.
+    /// Counters of a server of in-network aggregation for a job, which is counted from 0 in the order of the file;
+    /// `None` if it is no server of that job.
     pub fn server_stats(&self, host: NodeId, job: usize) -> Option<server::Stats> {
         self.director.jobs.server_stats(job, host, self.fabric.machine(host))
     }
 
-    /// What a worker of a job counted.
+    /// Counters of a worker of a job.
     pub fn worker_stats(&self, job: usize, rank: usize) -> Option<WorkerStats> {
         self.director.jobs.worker_stats(job, rank, |host| self.fabric.machine(host))
     }
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         self.fabric.check()
     }
 
-    /// What happened.
+    /// Results of the run.
     pub fn outcome(mut self) -> Outcome {
         let links = self.scenario.topology.links();
         let link_use = |link: LinkId| {
@@ -245,7 +245,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs to the next sample, the end of time or another moment, or for so many events.
+    /// Runs to the next sample, the end of time or another moment, or for this number of events.
     fn slice(&mut self, events: u64, at: Time) {
         let stop = self.scenario.stop_after.map_or(Time::NEVER, |span| Time::ZERO + span);
         let sample_at = self.samples.as_ref().map_or(Time::NEVER, Samples::next);

@@ -7,7 +7,7 @@ use thalweg_core::{Span, Time};
 const MAX_SAMPLES: usize = 2_000;
 const FIRST_INTERVAL: Span = Span::from_ns(500);
 
-/// What waited in the switches at one moment.
+/// Bytes that waited in the switches at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueSample {
     /// When.

@@ -97,17 +97,17 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// What it is called.
+    /// Title of the scenario.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Its nodes and cables.
+    /// Nodes and cables.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// What a node is called.
+    /// Name of a node.
     pub fn node_name(&self, node: NodeId) -> &str {
         &self.node_names[node.index()]
     }
@@ -122,7 +122,7 @@ impl Scenario {
         Run::new(self, seed, false)
     }
 
-    /// Sizes of so many flows of this scenario, from all tables whose flows may be learned from.
+    /// Sizes of this number of flows of this scenario, from all tables whose flows may be learned from.
     pub(crate) fn likely_sizes(&self, flows: u32, rng: &mut Rng) -> Vec<Bytes> {
         let tables = self.traffic.iter().filter(|traffic| traffic.is_seen()).count().max(1);
         let share = |traffic: &Traffic, rng: &mut Rng| -> Vec<Bytes> {
@@ -138,12 +138,12 @@ impl Scenario {
         self.traffic.iter().filter_map(Traffic::job)
     }
 
-    /// How many sums all workers of all jobs are to get.
+    /// Number of sums that all workers of all jobs expect together.
     pub(crate) fn expected_sums(&self) -> u64 {
         self.jobs().fold(0, |sums, job| sums.saturating_add(job.expected_sums()))
     }
 
-    /// What jobs have in common.
+    /// Settings that jobs have in common.
     pub(crate) fn stage(&self) -> Stage<'_> {
         let static_pools = self.jobs().filter(|job| job.collective == Collective::SwitchMl);
         let share = self.aggregation.parameters.aggregators / (static_pools.count() as u32).max(1);
@@ -170,7 +170,7 @@ impl Scenario {
         Ok((casts, programs))
     }
 
-    /// How long every flow and the acknowledgement of its last packet take alone.
+    /// Times that every flow and the acknowledgement of its last packet take alone.
     pub(crate) fn ideals(&self, flows: &[FlowRecord]) -> (Vec<Span>, Vec<Span>) {
         let sizes = PacketSizes::of(&self.transport.messages);
         let sprays = self.fabric.spread == Spread::PerPacket;

@@ -115,7 +115,7 @@ impl Axis {
         below.under("vary").under("sweep")
     }
 
-    /// Whether it sets what another path names, or a table around it, or a key in it.
+    /// True if it sets the key of another path, or a table around it, or a key in it.
     fn touches(&self, other: &str) -> bool {
         let key = self.key();
         let is_in = |inner: &str, outer: &str| {
@@ -197,7 +197,7 @@ fn varied(
         let place = find(&mut root, &key).ok_or_else(|| {
             source.error(&axis.mistake(format!(
                 "{key} is not in the file: write the key as a dotted path, tables of a list by \
-                 their number, such as traffic.0.poisson.load, and add the table if there is none"
+                 their number, such as traffic.0.poisson.load, and add the table if it is missing"
             )))
         })?;
         *place = (*value).clone();

@@ -55,7 +55,7 @@ pub(crate) type Source = Peekable<Box<dyn Iterator<Item = FlowSpec> + Send>>;
 /// Reads a file that a scenario names.
 pub(crate) type Load<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// What traffic has to fit.
+/// Limits that traffic has to fit.
 pub(crate) struct Setting<'a> {
     pub(crate) topology: &'a Topology,
     pub(crate) transport: &'a thalweg_flow::Config,
@@ -84,7 +84,7 @@ impl Traffic {
         drawn.under(kind)
     }
 
-    /// Where its flows come from in one run.
+    /// Source of its flows in one run.
     pub(crate) fn source(&self, rng: &Rng) -> Result<Source, ArrivalError> {
         Ok(match self {
             Traffic::Poisson { arrivals, messages, .. } => {
@@ -108,7 +108,7 @@ impl Traffic {
         })
     }
 
-    /// How many flows will come, where that is known.
+    /// Number of flows that will come, if it is known.
     pub(crate) fn expected_flows(&self) -> Option<u64> {
         match self {
             Traffic::Poisson { arrivals, .. } => match arrivals.until {
@@ -123,7 +123,7 @@ impl Traffic {
         }
     }
 
-    /// Whether flows like these may be learned from.
+    /// True if flows like these may be learned from.
     pub(crate) fn is_seen(&self) -> bool {
         !matches!(self, Traffic::Poisson { unseen: true, .. } | Traffic::Job(_))
     }
@@ -282,7 +282,7 @@ impl Setting<'_> {
         Ok(Traffic::List(flows))
     }
 
-    /// Whether there is such a host.
+    /// Checks that the host exists.
     fn host(&self, number: u32) -> Result<(), String> {
         if (number as usize) < self.hosts() {
             return Ok(());
@@ -290,7 +290,7 @@ impl Setting<'_> {
         Err(format!("there is no host {number}: they go from 0 to {}", self.hosts() - 1))
     }
 
-    /// Whether the transport can number all packets of a flow.
+    /// Checks that the transport can number all packets of a flow.
     fn fits(&self, bytes: Bytes, key: &str) -> Result<Bytes, Mistake> {
         let most = Bytes::from(self.transport.messages.segment_bytes) * u64::from(MAX_PACKETS);
         if bytes <= most {
@@ -302,7 +302,7 @@ impl Setting<'_> {
         Err(Mistake::at(key, message))
     }
 
-    /// What a byte of payload counts for.
+    /// Bytes of load for each byte of payload.
     fn wire_factor(&self, counts: LoadWord) -> f64 {
         if counts == LoadWord::Payload {
             return 1.0;

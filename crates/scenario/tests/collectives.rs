@@ -49,7 +49,7 @@ fn complete(text: &str) -> (Outcome, JobRecord) {
     (outcome, job)
 }
 
-/// What each switch with a program summed, and how many sums it completed.
+/// Fragments that each switch with a program summed, and sums that it completed.
 fn sums(outcome: &Outcome) -> Vec<(u32, u64, u64)> {
     let sums = outcome.switches.iter().map(|used| match used.stats {
         SwitchStats::Aggregate(stats) => {

@@ -68,7 +68,7 @@ fn complete(text: &str) -> (Outcome, JobRecord) {
     (outcome, job)
 }
 
-/// How long all iterations of a job took, in µs.
+/// Time that all iterations of a job took, in µs.
 fn took_us(switch: &str, gray: f64, job: &str) -> f64 {
     let (_, job) = complete(&eight_hosts(switch, gray, job));
     job.iterations.iter().map(|span| span.as_us_f64()).sum()
@@ -89,7 +89,7 @@ fn nothing_is_missing_where_nothing_may_be() {
     }
 }
 
-/// Receivers stop their senders when they have enough, whether anything was lost on the way or not.
+/// Receivers stop their senders when they have enough, whether anything was lost or not.
 // spec: M-06, M-12, T-02 simulator
 #[test]
 fn what_is_missing_is_within_the_bound() {
@@ -120,16 +120,16 @@ fn a_gray_link_slows_flows_down_and_bounded_deliveries_hardly() {
         let job = job.replace("rounds = 2", "rounds = 4");
         took_us(switch, 0.01, &job) / took_us(switch, 0.0, &job)
     };
-    let (ours, flows) = (slower(SELECTIVE, SERVERS, KEEPING), slower(MARKING, SERVERS, ""));
-    println!("servers: {ours:.3}, flows {flows:.3}");
-    assert!(ours < 1.05, "{ours}");
+    let (servers, flows) = (slower(SELECTIVE, SERVERS, KEEPING), slower(MARKING, SERVERS, ""));
+    println!("servers: {servers:.3}, flows {flows:.3}");
+    assert!(servers < 1.05, "{servers}");
     assert!(flows > 1.15, "{flows}");
     let exact = slower(SELECTIVE, SERVERS, EXACT);
     println!("exact servers: {exact:.3}");
     assert!(exact < 1.1, "{exact}");
-    let (ours, flows) = (slower(SELECTIVE, RING, BOUNDED), slower(MARKING, RING, ""));
-    println!("ring: {ours:.3}, flows {flows:.3}");
-    assert!(ours < 1.1, "{ours}");
+    let (ring, flows) = (slower(SELECTIVE, RING, BOUNDED), slower(MARKING, RING, ""));
+    println!("ring: {ring:.3}, flows {flows:.3}");
+    assert!(ring < 1.1, "{ring}");
     assert!(flows > 2.0, "{flows}");
 }
 

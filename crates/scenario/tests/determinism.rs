@@ -1,4 +1,4 @@
-//! A run is reproduced from its seed, faults included, whoever runs it.
+//! A run is reproduced from its seed, faults included, for every caller.
 
 #[path = "common/draw.rs"]
 mod draw;

@@ -52,7 +52,7 @@ fn load(file: &str) -> Result<String, String> {
     }
 }
 
-/// What is said about a text with one line replaced, without the name of the file.
+/// Error about a text with one line replaced, without the name of the file.
 fn complaint(text: &str, line: usize, replacement: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
     lines[line - 1] = replacement;
@@ -66,7 +66,7 @@ fn after_file(error: &str) -> String {
     error.strip_prefix("bad.toml:").expect("the file comes first").to_owned()
 }
 
-/// A line of the base, what is there instead, and what is said about it.
+/// A line of the base, its replacement, and the error about it.
 type Cases = &'static [(usize, &'static str, &'static str)];
 
 fn check(text: &str, cases: Cases) {
@@ -206,7 +206,7 @@ fn wrong_types_and_units_are_named() {
     check(BASE, TYPES_AND_UNITS);
 }
 
-/// Values that cannot be.
+/// Invalid values.
 const VALUES: Cases = &[
     (4, "racks = 0", "4: topology.leaf-spine.racks: racks must be at least 1"),
     (
@@ -657,9 +657,9 @@ fn mistakes_in_benchmarks_and_aggregation_are_named() {
     check(ALL_REDUCE, BENCHMARKS);
 }
 
-/// What takes more than one table to be wrong.
+/// Mistakes that take more than one table.
 #[test]
-fn jobs_that_cannot_be_set_up_are_named() {
+fn jobs_without_a_valid_set_up_are_named() {
     let error = |text: &str| Scenario::parse("bad.toml", text, &load).expect_err(text).to_string();
     let switchml = ALL_REDUCE.replace("\"aggregate\"\nserver = 2", "\"switchml\"");
     Scenario::parse("good.toml", &switchml, &load).expect("no mistake");
@@ -758,7 +758,7 @@ fn sweeps_are_counted_before_they_are_made() {
     }
 }
 
-/// What follows the base, and what is said about it.
+/// Text after the base, and the error about it.
 const SWEEPS: &[(&str, &str)] = &[
     (
         "[sweep.vary]\n\"traffic.0.poisson.laod\" = [0.3]",
@@ -770,7 +770,7 @@ const SWEEPS: &[(&str, &str)] = &[
     ),
     (
         "[sweep.vary]\nswitch.routing = [\"explicit\"]\n\"traffic.7.poisson.load\" = [0.3]",
-        r#"31: sweep.vary."traffic.7.poisson.load": traffic.7.poisson.load is not in the file: write the key as a dotted path, tables of a list by their number, such as traffic.0.poisson.load, and add the table if there is none"#,
+        r#"31: sweep.vary."traffic.7.poisson.load": traffic.7.poisson.load is not in the file: write the key as a dotted path, tables of a list by their number, such as traffic.0.poisson.load, and add the table if it is missing"#,
     ),
     (
         "[sweep.vary]\nswitch.routing = \"explicit\"",

@@ -2,7 +2,7 @@
 
 use thalweg_scenario::Scenario;
 
-/// What is said about a scenario with these settings and traffic.
+/// Error about a scenario with these settings and traffic.
 fn complaint(switch: &str, transport: &str, traffic: &str) -> String {
     let text = format!(
         r#"title = "mistaken"
@@ -202,7 +202,7 @@ fn thresholds_of_priorities_fit_the_queues() {
         ),
         (
             "drop-unmarkable = true".to_owned(),
-            "switch.drop-unmarkable: nothing is to be marked: give ecn-threshold or ecn-thresholds, or \
+            "switch.drop-unmarkable: no packet is ever marked: give ecn-threshold or ecn-thresholds, or \
              take this away",
         ),
     ] {

@@ -204,7 +204,7 @@ fn shared_trunk(senders: u32, switch: &str, control: &str, stop_after: &str) -> 
     (outcome, used)
 }
 
-/// What each sender has put on its own cable.
+/// Bytes that each sender has put on its own cable.
 fn sent_by_each(outcome: &Outcome, senders: u32) -> Vec<f64> {
     let of_sender = |link: &&LinkUse| link.from.0 < senders;
     outcome.links.iter().filter(of_sender).map(|link| link.stats.sent_bytes as f64).collect()

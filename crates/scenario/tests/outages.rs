@@ -16,7 +16,7 @@ list = { csv = "flows.csv" }
 [[faults]]
 "#;
 
-/// Flows that end before, are on their way, start during and start after an outage from 1 to 2 ms.
+/// Flows that end before, are live, start during and start after an outage from 1 to 2 ms.
 const FLOWS: &str = "start_us,src,dst,bytes
 0,0,1,15000
 900,0,1,1000000

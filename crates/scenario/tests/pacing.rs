@@ -58,7 +58,7 @@ fn run(text: &str, seed: u64) -> Outcome {
     outcome
 }
 
-/// What iterations take on average after the first two, in which jobs find their places.
+/// Mean duration of iterations after the first two, in which jobs find their slots.
 fn mean_ms(outcome: &Outcome) -> f64 {
     let settled = outcome.jobs.iter().flat_map(|job| &job.iterations[2..]);
     let (count, sum) = settled

@@ -215,7 +215,7 @@ fn homa_hardly_slows_short_flows_down() {
     assert!(mean < 1.5 && p99 < 2.2, "mean {mean}, 99th percentile {p99}");
 }
 
-/// How much longer flows up to 100 KB take than alone, on fewer hosts: the mean and the 99th percentile.
+/// Slowdown of flows up to 100 KB, on fewer hosts: the mean and the 99th percentile.
 fn short_slowdowns(file: &str) -> (f64, f64) {
     let mut text = read(file).expect("the preset is there");
     for (full, small) in [

@@ -85,7 +85,7 @@ fn run_without_loss(loss_detection: &str) -> Outcome {
 
 // spec: simulator
 #[test]
-fn receivers_find_no_loss_where_there_is_none() {
+fn receivers_find_no_loss_without_loss() {
     let by_priority = run_without_loss("by-priority");
     assert_eq!((by_priority.resent_packets, by_priority.arrivals.copies), (0, 0));
     assert!(by_priority.arrivals.peak_held_bytes > 100_000, "{:?}", by_priority.arrivals);

@@ -5,7 +5,7 @@ mod common;
 use common::scenario_with;
 use thalweg_scenario::{Ending, Outcome, Scenario};
 
-/// What is said about a transport with these lines.
+/// Error about a transport with these lines.
 fn complaint(transport: &str) -> String {
     let no_files = |file: &str| Err(format!("{file}: there are no files"));
     let error = Scenario::parse("bad.toml", &text("strict", transport, ""), &no_files);

@@ -158,7 +158,7 @@ fn document() -> String {
     fs::read_to_string(path).expect("the document is committed")
 }
 
-/// What is about the file and not about what comes of it.
+/// Part of the page about the file, without the part about its output.
 fn input_part(document: &str) -> &str {
     document.split_once(OUTPUT_HEADING).expect("the heading").0
 }
@@ -177,7 +177,7 @@ fn run(variant: &Variant) -> Outcome {
     variant.scenario.run(variant.seed).finish()
 }
 
-/// What stands between backticks in prose and tables, without the quotes of words.
+/// Texts between backticks in prose and tables, without the quotes of words.
 fn code_spans(text: &str) -> BTreeSet<String> {
     let prose = text.split("```").step_by(2);
     let spans = prose.flat_map(str::lines).flat_map(|line| line.split('`').skip(1).step_by(2));

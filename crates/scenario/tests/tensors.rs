@@ -74,7 +74,7 @@ fn every_transport_carries_the_same_flows() {
 /// Without spraying all packets between two hosts take one path, and some links carry more than others.
 // spec: M-02 simulator
 #[test]
-fn deliveries_keep_to_one_path_if_they_are_told_to() {
+fn deliveries_without_spraying_keep_to_one_path() {
     let busiest = |spray: &str| {
         let outcome = complete(SELECTIVE, &format!("control = \"deliver\"\n{spray}"));
         // Hosts are nodes 0 to 7.

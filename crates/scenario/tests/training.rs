@@ -60,7 +60,7 @@ fn only(outcome: &Outcome) -> &JobRecord {
 const PACKET_PS: u64 = 125_120;
 const DELAY_PS: u64 = 500_000;
 
-/// Ten packets over two hops arrive after (10 + 1) · 0.12512 + 2 · 0.5 µs. On the way back they leave
+/// Ten packets over two hops arrive after (10 + 1) · 0.12512 + 2 · 0.5 µs. On the path back they leave
 /// after the server's last acknowledgement, 0.00512 µs.
 #[test]
 fn one_worker_and_a_parameter_server_take_the_closed_form() {
@@ -212,7 +212,7 @@ node-down = {{ node = 0, from = "80us", until = "81us" }}
     }
 }
 
-/// While tensors are on the way, so that machines are left with things to send.
+/// While tensors are in flight, so that machines are left with things to send.
 #[test]
 fn a_job_may_end_in_the_middle() {
     for collective in ["server", "aggregate", "ring", "switchml"] {

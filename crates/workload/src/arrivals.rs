@@ -1,4 +1,4 @@
-//! Which flows start when.
+//! Arrivals of flows.
 
 use thalweg_core::{Bytes, Rate, Rng, Span, Time};
 use thiserror::Error;
@@ -16,7 +16,7 @@ pub struct FlowSpec {
     pub dst: usize,
     /// Payload to deliver, at least one byte.
     pub bytes: Bytes,
-    /// Which of several equally short paths it takes, where whoever asked for it cares.
+    /// Index of its path among several equally short ones, if the caller chose one.
     pub path: Option<u16>,
     /// The layer of a model that it belongs to, where it belongs to one.
     pub layer: Option<LayerOf>,
@@ -24,12 +24,12 @@ pub struct FlowSpec {
     pub kind: Option<u32>,
 }
 
-/// Where a layer lies in its model.
+/// Position of a layer in its model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LayerOf {
     /// From 0 at the front.
     pub layer: u16,
-    /// How many the model has.
+    /// Number of layers of the model.
     pub layers: u16,
 }
 
@@ -51,19 +51,19 @@ pub struct PoissonArrivals {
     pub host_rates: Vec<Rate>,
     /// The target load.
     pub load: f64,
-    /// What a byte of payload counts for: 1 makes `load` the load of payload; a full packet's bytes
-    /// on the wire divided by its payload makes it the load of the links. Flows below one packet
-    /// have more overhead than that, acknowledgements are not counted.
+    /// Bytes of load for each byte of payload: 1 makes `load` the load of payload; a full packet's bytes on the wire
+    /// divided by its payload makes it the load of the links. Flows below one packet have more overhead than that,
+    /// acknowledgements are not counted.
     pub wire_factor: f64,
-    /// How large the flows are.
+    /// Distribution of flow sizes.
     pub sizes: SizeDistribution,
-    /// Who sends to whom.
+    /// Pairs of senders and receivers.
     pub pattern: Pattern,
     /// When to stop.
     pub until: Until,
 }
 
-/// Who sends to whom. Senders are any host, equally likely.
+/// Pairs of senders and receivers. Senders are any host, equally likely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
     /// Any other host, equally likely.
@@ -105,9 +105,9 @@ pub enum ArrivalError {
     /// Nobody is in another rack.
     #[error("{hosts} hosts in racks of {hosts_per_rack} make no two racks: give smaller racks")]
     Racks {
-        /// How many hosts there are.
+        /// Number of hosts.
         hosts: usize,
-        /// How many of them make a rack.
+        /// Number of hosts in a rack.
         hosts_per_rack: usize,
     },
     /// An incast has nobody to send.
@@ -175,7 +175,7 @@ pub(crate) fn check_load(load: f64) -> Result<(), ArrivalError> {
 impl Pattern {
     fn hosts_per_rack(self) -> usize {
         match self {
-            // To leave out only oneself is to be a rack of one.
+            // A host that leaves out only itself is a rack of one.
             Pattern::AllToAll => 1,
             Pattern::InterRack { hosts_per_rack } => hosts_per_rack,
         }
@@ -198,8 +198,8 @@ pub struct PoissonFlows {
     spec: PoissonArrivals,
     mean_gap_ps: f64,
     now: Time,
-    /// What the last gap was longer than its whole picoseconds. Without it dense arrivals would
-    /// come at a wrong rate.
+    /// Fraction of a picosecond that the last gap was longer than its whole picoseconds. Without it dense arrivals
+    /// would come at a wrong rate.
     carry_ps: f64,
     yielded: u64,
     gaps: Rng,
@@ -236,11 +236,11 @@ impl Iterator for PoissonFlows {
 /// Many hosts that send to one at about the same time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Incast {
-    /// Who sends.
+    /// Hosts that send.
     pub senders: Vec<usize>,
-    /// Who receives all of it.
+    /// Host that receives everything.
     pub receiver: usize,
-    /// What each sender sends.
+    /// Bytes that each sender sends.
     pub bytes_each: Bytes,
     /// When the first may start.
     pub start: Time,

@@ -1,5 +1,5 @@
-//! What lost gradients cost, layer by layer, as text: rounds that training takes longer for each percent
-//! that is lost of a layer's small and large gradients.
+//! Costs of lost gradients, layer by layer, as text: rounds that training takes longer for each percent that is lost of
+//! a layer's small and large gradients.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::model::{Layer, Model};
 
 const HEADER: &str = "layer,small,large";
 
-/// What the losses of one layer cost.
+/// Cost of the losses of one layer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LossCost {
     /// Rounds for each percent of its small gradients.
@@ -18,8 +18,8 @@ pub struct LossCost {
 }
 
 impl LossCost {
-    /// What is assumed where nothing was measured, for layer `layer` of `layers`: large gradients cost four
-    /// times as much as small ones, and the last layer twice as much as the first. Only the ratios matter.
+    /// Assumed cost where nothing was measured, for layer `layer` of `layers`: large gradients cost four times as much
+    /// as small ones, and the last layer twice as much as the first. Only the ratios matter.
     pub fn assumed(layer: usize, layers: usize) -> LossCost {
         let depth = layer as f64 / layers.saturating_sub(1).max(1) as f64;
         LossCost { small: 1.0 + depth, large: 4.0 * (1.0 + depth) }

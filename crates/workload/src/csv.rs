@@ -23,7 +23,7 @@ pub(crate) struct Row<'a, const N: usize> {
     cells: [&'a str; N],
 }
 
-/// Whether the first line is this one.
+/// True if the first line is this header.
 pub(crate) fn has_header(text: &str, header: &str) -> bool {
     lines(text).next().is_some_and(|first| first == header)
 }

@@ -1,4 +1,4 @@
-//! What a training job and its parameter servers send each other, as flows that wait for nothing.
+//! Traffic between a training job and its parameter servers, as flows that wait for nothing.
 //!
 //! A worker pushes a gradient when its backward pass has made it ready. A server sends the sum back when
 //! its link could have taken in the gradient of every worker, one gradient after the other; and an
@@ -15,7 +15,7 @@ use crate::training::{TrainingError, TrainingJob};
 /// A job and its servers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Exchange {
-    /// Who trains what.
+    /// The job and its workers.
     pub job: TrainingJob,
     /// The hosts that sum, each an index, and the rates of their links. They may be workers too: what
     /// stays in a host is no flow.
@@ -114,7 +114,7 @@ impl Exchange {
         let (src, rate) = self.servers[server];
         let receivers = || self.job.workers.iter().filter(|&&worker| worker != src);
         let all = rate.serialization(part.bytes * receivers().count() as u64);
-        // The last worker is late by so much.
+        // The last worker is late by the jitter.
         links.takes_in_from = links.takes_in_from.max(begin + part.at + self.jitter) + all;
         links.sends_from = links.sends_from.max(links.takes_in_from) + all;
         receivers().map(|&dst| part.flow(links.takes_in_from, src, dst)).collect()

@@ -1,4 +1,4 @@
-//! What the network is asked to carry: flow sizes, arrivals, and the gradients of training jobs.
+//! Traffic for the network: flow sizes, arrivals, and the gradients of training jobs.
 //!
 //! Everything here is a value made from values: text that the caller has read, and a seeded
 //! generator. Hosts are indices into the caller's list of hosts, so that a workload does not depend

@@ -14,7 +14,7 @@ pub struct Model {
     ready_order: Vec<usize>,
 }
 
-/// Some tensors that are used together, and the work that is done with them.
+/// Tensors that are used together, and the work that is done with them.
 ///
 /// Work that needs no tensors of its own, like the inner products of attention, counts for the layer
 /// whose output it works on.
@@ -28,12 +28,12 @@ pub struct Layer {
     pub backward_flops: u64,
 }
 
-/// Some values that are trained together.
+/// Values that are trained together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tensor {
-    /// What the framework calls it.
+    /// Name in the framework.
     pub name: String,
-    /// How many values it has, at least one.
+    /// Number of values, at least one.
     pub values: u64,
     /// The index of its layer. A tensor that several layers use belongs to the first of them, which
     /// needs it first and completes its gradient last.
@@ -48,7 +48,7 @@ impl Model {
         json::parse(text)
     }
 
-    /// What it is called.
+    /// Name of the model.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -68,7 +68,7 @@ impl Model {
         &self.ready_order
     }
 
-    /// How many values all tensors have together.
+    /// Number of values of all tensors together.
     pub fn values(&self) -> u64 {
         self.tensors.iter().map(|tensor| tensor.values).sum()
     }
@@ -83,7 +83,7 @@ impl Model {
         self.layers.iter().map(|layer| layer.backward_flops).sum()
     }
 
-    /// Whoever makes a model has checked it: names differ, every layer has a tensor, the ready order
+    /// Callers have checked the model: names differ, every layer has a tensor, the ready order
     /// is a permutation, and sums fit.
     pub(crate) fn new(
         name: String,

@@ -1,4 +1,4 @@
-//! How large flows are.
+//! Sizes of flows.
 
 use thalweg_core::{Bytes, Rng};
 use thiserror::Error;
@@ -7,10 +7,10 @@ use crate::csv::{self, TableError};
 
 const HEADER: &str = "size_bytes,cdf";
 
-/// How far the end of a curve may be from 1: published curves are rounded.
+/// Largest distance of a curve's end from 1: published curves are rounded.
 const TOLERANCE: f64 = 1e-9;
 
-/// A distribution of flow sizes: points of its cumulative curve, joined by straight lines.
+/// A distribution of flow sizes: points of its cumulative curve, joined by lines.
 ///
 /// Two points of the same size are a step: that many flows have exactly this size. A first point
 /// above zero is one too.

@@ -13,26 +13,26 @@ use crate::model::Model;
 /// A data-parallel job: every worker computes the same plan and contributes to every gradient.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrainingJob {
-    /// What is trained.
+    /// The trained model.
     pub model: Model,
     /// The hosts that train it, each an index.
     pub workers: Vec<usize>,
-    /// How many iterations there are.
+    /// Number of iterations.
     pub iterations: u64,
-    /// How long computing takes.
+    /// Duration of computing.
     pub compute: Compute,
-    /// What a value takes on the way: 4 for single precision.
+    /// Bytes of a value on the wire: 4 for single precision.
     pub bytes_per_value: u8,
-    /// How tensors are put together, `None` for every tensor alone.
+    /// Sizes of buckets of tensors; `None` sends every tensor alone.
     pub buckets: Option<Buckets>,
 }
 
-/// How long a worker computes in an iteration.
+/// Computing time of a worker in an iteration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Compute {
     /// The work of the model at the speed of an accelerator.
     Accelerator {
-        /// What it reaches in practice, not its peak.
+        /// Operations per second that it reaches in practice, not its peak.
         flops_per_s: f64,
         /// Samples per worker and iteration.
         batch: u32,
@@ -57,7 +57,7 @@ pub struct Buckets {
 }
 
 impl Default for Buckets {
-    /// What PyTorch's `DistributedDataParallel` does: 1 MiB, then 25 MiB.
+    /// Buckets of PyTorch's `DistributedDataParallel`: 1 MiB, then 25 MiB.
     fn default() -> Buckets {
         Buckets { first: Bytes::new(1 << 20), others: Bytes::new(25 << 20) }
     }
@@ -66,22 +66,22 @@ impl Default for Buckets {
 /// One iteration, relative to its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IterationPlan {
-    /// How long the forward pass takes.
+    /// Duration of the forward pass.
     pub forward: Span,
     /// Time of the forward pass of each layer.
     pub layers: Vec<Span>,
-    /// How long the backward pass takes after it.
+    /// Duration of the backward pass after it.
     pub backward: Span,
-    /// What is exchanged, in the order in which it gets ready.
+    /// Gradients to exchange, in the order in which they get ready.
     pub gradients: Vec<Ready>,
 }
 
 /// A gradient, or a bucket of them, that is exchanged as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ready {
-    /// Its tensors, indices into [`Model::tensors`], in the order in which they get ready.
+    /// Tensors in it, as indices into [`Model::tensors`], in the order in which they get ready.
     pub tensors: Vec<usize>,
-    /// Its size.
+    /// Size of the gradient.
     pub bytes: Bytes,
     /// When its last tensor is ready, counted from the start of the iteration.
     pub at: Span,

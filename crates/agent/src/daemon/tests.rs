@@ -66,22 +66,22 @@ fn flow() -> FromJob {
 
 /// A job that has 20 MB to send, and what it hears.
 fn job(socket: &Path) -> (AgentLink, mpsc::Receiver<Option<ToJob>>) {
-    let (words, heard) = mpsc::channel();
+    let (words, received) = mpsc::channel();
     let link = AgentLink::join(socket, "vgg", Obeys::default(), move |text| drop(words.send(text)))
         .unwrap();
     link.say(&flow()).unwrap();
     link.say(&FromJob::report(0, 20_000_000, 0)).unwrap();
-    (link, heard)
+    (link, received)
 }
 
-fn within<T>(heard: &mpsc::Receiver<T>) -> T {
-    heard.recv_timeout(Duration::from_secs(10)).expect("something is said")
+fn within<T>(received: &mpsc::Receiver<T>) -> T {
+    received.recv_timeout(Duration::from_secs(10)).expect("a message comes")
 }
 
-/// Whether the job is granted nearly all of its link before long.
-fn is_granted(heard: &mpsc::Receiver<Option<ToJob>>) -> bool {
+/// True if the job is granted nearly all of its link before long.
+fn is_granted(received: &mpsc::Receiver<Option<ToJob>>) -> bool {
     (0..100).any(|_| {
-        matches!(within(heard), Some(ToJob::Rate { bps, bytes: Some(_), .. }) if bps > 900_000_000)
+        matches!(within(received), Some(ToJob::Rate { bps, bytes: Some(_), .. }) if bps > 900_000_000)
     })
 }
 
@@ -90,14 +90,14 @@ fn is_granted(heard: &mpsc::Receiver<Option<ToJob>>) -> bool {
 fn jobs_are_welcomed_and_get_rates() {
     let scratch = Scratch::new("rates");
     let agent = agent(&scratch.0, Vec::new());
-    let (link, heard) = job(&scratch.0);
-    assert!(matches!(within(&heard), Some(ToJob::Welcome { version: VERSION, .. })));
-    assert!(is_granted(&heard));
+    let (link, received) = job(&scratch.0);
+    assert!(matches!(within(&received), Some(ToJob::Welcome { version: VERSION, .. })));
+    assert!(is_granted(&received));
     let other = AgentDaemon::start(AgentConfig { address: PEER, ..config(&scratch.0) });
     assert!(other.err().is_some_and(|error| error.to_string().contains("another agent")));
     drop(agent);
     assert!(!scratch.0.exists(), "it takes its socket away");
-    assert!((0..1_000).any(|_| within(&heard).is_none()), "the job learns that it is alone");
+    assert!((0..1_000).any(|_| within(&received).is_none()), "the job learns that it is alone");
     drop(link);
 }
 
@@ -123,15 +123,15 @@ fn an_agent_that_loses_its_switch_goes_on_and_says_so() {
     let switches = vec![(Prefix::ALL, access)];
     let agent = AgentDaemon::start(AgentConfig { address, switches, ..config(&scratch.0) });
     let agent = agent.unwrap();
-    let (_link, heard) = job(&scratch.0);
+    let (_link, received) = job(&scratch.0);
     let next = |word: &str| (0..10).map(|_| within(&events)).find(|event| is(event, word)).unwrap();
     let found = next("tables_found");
     assert_eq!((found.is_warning, found.field("switch")), (false, Some(name.as_str())));
-    assert!(is_granted(&heard));
+    assert!(is_granted(&received));
     let tables = |stats: &AgentStats| stats.switches[&name];
     assert!(tables(&agent.stats().unwrap()).is_connected);
     let is_known = (0..100).any(|_| {
-        within(&heard);
+        within(&received);
         let stats = service.stats();
         stats.updates > 0 && stats.fetches > 0 && stats.flows == 1
     });
@@ -143,8 +143,8 @@ fn an_agent_that_loses_its_switch_goes_on_and_says_so() {
     let stats = agent.stats().unwrap();
     assert_eq!(tables(&stats), TablesStats { is_connected: false, losses: 1 });
     assert!(stats.fetches > 0 && stats.updates > 0 && stats.plans_refused == 0, "{stats:?}");
-    while heard.try_recv().is_ok() {}
-    assert!(is_granted(&heard), "rates go on");
+    while received.try_recv().is_ok() {}
+    assert!(is_granted(&received), "rates go on");
 }
 
 // spec: E-14 sockets
@@ -194,10 +194,10 @@ fn rates_of_flows_without_anything_to_send_are_renewed() {
 }
 
 #[test]
-fn whoever_says_nonsense_is_sent_off_and_others_stay() {
+fn a_client_that_sends_nonsense_is_sent_off_and_others_stay() {
     let scratch = Scratch::new("nonsense");
     let agent = agent(&scratch.0, Vec::new());
-    let (_link, heard) = job(&scratch.0);
+    let (_link, received) = job(&scratch.0);
     let hostile: [&[u8]; 5] = [
         b"\xff\xfe\n",
         b"{\"say\":\"join\",\"version\":99,\"job\":\"x\"}\n",
@@ -214,7 +214,7 @@ fn whoever_says_nonsense_is_sent_off_and_others_stay() {
             assert!(matches!(answer, ToJob::Refused { .. }), "{answer:?}");
         }
     }
-    assert!(is_granted(&heard));
+    assert!(is_granted(&received));
     let stats = agent.stats().unwrap();
     assert_eq!((stats.joins, stats.refusals), (1, hostile.len() as u64));
 }

@@ -79,8 +79,9 @@ fn without_a_switch_jobs_of_a_host_take_turns_by_its_own_table() {
         scheduler.handle_job(at(60), client, report(SLOT_BYTES, 0)).unwrap();
     }
     let outputs = pass(&mut scheduler, at(70));
-    let told: Vec<_> = outputs.iter().filter(|output| matches!(output, Output::Tell(..))).collect();
-    assert!(!told.is_empty(), "switches would be told");
+    let plans: Vec<_> =
+        outputs.iter().filter(|output| matches!(output, Output::Tell(..))).collect();
+    assert!(!plans.is_empty(), "switches would get plans");
     let (now, later) = (rate(&outputs, first).unwrap(), rate(&outputs, second).unwrap());
     assert!(now.0 > 900_000_000 && now.1 > Some(6_000_000), "{now:?}");
     assert_eq!(later, (0, Some(0)), "the other waits");

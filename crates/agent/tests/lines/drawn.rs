@@ -1,4 +1,4 @@
-//! Conversations with an agent, drawn: jobs that share names, counts that go back, volumes that cannot be.
+//! Conversations with an agent, drawn: jobs that share names, counts that go back, invalid volumes.
 
 use std::net::Ipv4Addr;
 

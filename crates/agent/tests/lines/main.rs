@@ -40,7 +40,7 @@ fn conversations_of_all_sorts_keep_the_rules() {
 
 // spec: C-08 machine
 #[test]
-fn whoever_opens_flows_without_end_is_sent_off_and_others_stay() {
+fn a_job_that_opens_flows_without_end_is_sent_off_and_others_stay() {
     let mut bytes = line(0, 0, &join("greedy"));
     for number in 0..1_100 {
         let [low, high] = (number as u16 + 100).to_le_bytes();

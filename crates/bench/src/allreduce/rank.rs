@@ -13,7 +13,7 @@ use thalweg_values::Float;
 use super::{Dtype, Way, wait_by};
 use crate::tools::{now, thread_times};
 
-/// What a rank is told.
+/// Arguments of a rank's process.
 #[derive(Args)]
 pub struct RankArguments {
     #[arg(long)]
@@ -130,8 +130,8 @@ fn measure<T: Value + Float>(session: Session, arguments: &RankArguments) -> Res
     files::print(&format!("{line}\n"))
 }
 
-/// What a rank contributes: whole numbers, so that sums of single precision are exact in any order. Those of 16 bits are
-/// small enough to be exact before they are summed.
+/// A value that a rank contributes: whole numbers, so that sums of single precision are exact in any order. Those of 16
+/// bits are small enough to be exact before they are summed.
 fn value(arguments: &RankArguments, rank: u32, round: usize, at: usize) -> f32 {
     let most = if arguments.dtype == Dtype::F32 { 1_023 } else { 127 };
     ((at as u32).wrapping_mul(7).wrapping_add(rank * 13 + round as u32) & most) as f32
@@ -177,7 +177,7 @@ fn policy(arguments: &RankArguments) -> Result<Policy, Failure> {
     Ok(Policy::default().collective(collective).reliability(reliability.ok_or_else(wrong)?))
 }
 
-/// How many values of each rank were missing.
+/// Number of missing values, by rank.
 #[derive(Default)]
 struct Missed {
     by_rank: BTreeMap<u32, u64>,

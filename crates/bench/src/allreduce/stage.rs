@@ -1,4 +1,4 @@
-//! Where the ranks run: processes of this host, or on the hosts of a lab.
+//! Hosts of the ranks: processes of this host, or of the hosts of a lab.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -116,7 +116,7 @@ impl Stage {
         }
     }
 
-    /// What everybody has counted.
+    /// Prints the counters of all ranks and daemons.
     fn tell_details(&self, reports: &[Value]) {
         reports.iter().for_each(|report| eprintln!("{report}"));
         let Daemons { switches, server } = &self.daemons;

@@ -1,4 +1,4 @@
-//! A flow of ours with rates that change every slot, over UDP from host to host.
+//! A Thalweg flow with rates that change every slot, over UDP from host to host.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,17 +25,17 @@ use crate::tools::sleep;
 /// Mbps on the wire, slot by slot, over and over.
 const RATES: &[u64] = &[50, 1_000, 200, 600, 100, 800, 400];
 const SLOT: Span = Span::from_ms(60);
-/// What a late wake-up missed, up to this time, is made up for.
+/// Longest delay of a wake-up that is made up for.
 const LAG: Span = Span::from_ms(20);
 /// A message; the next one starts when it has ended.
 const MESSAGE_BYTES: u64 = 64 << 20;
 const WARM_UP: Duration = Duration::from_millis(1_000);
 
-/// What a packet occupies beside its body: Ethernet, IP, UDP and the header area.
+/// Bytes that a packet occupies beside its body: Ethernet, IP, UDP and the header area.
 const OVERHEAD_BYTES: u32 = 38 + 28 + HEADER_BYTES as u32;
 
 pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
-    eprintln!("flows: a flow of ours, 50 Mbps to 1 Gbps …");
+    eprintln!("flows: a Thalweg flow, 50 Mbps to 1 Gbps …");
     let lab = lab(2, "5gbit")?;
     let came = Arc::new(AtomicU64::new(0));
     let should_stop = AtomicBool::new(false);
@@ -165,7 +165,7 @@ struct Slots {
     pacer: SlotPacer,
     slot: Option<u64>,
     sent: u64,
-    /// What should have left when the slot ends.
+    /// Bytes that should have left when the slot ends.
     due: u64,
 }
 

@@ -16,12 +16,12 @@ use super::sink::Sink;
 use super::{PacingArguments, enforcer, lab};
 use crate::tools::{output_of, own_program, round, sleep};
 
-/// Where the tables of the lab's switch are.
+/// Port of the tables of the lab's switch.
 const TABLES_PORT: u16 = 4_900;
 /// For programs to start, before jobs begin at the same moment.
 const START_AFTER: Duration = Duration::from_millis(1_500);
 
-/// What a job says when it has ended.
+/// Report of a job that has ended.
 #[derive(Deserialize)]
 pub(super) struct Report {
     pub(super) total_ms: u64,
@@ -146,12 +146,12 @@ impl Agents {
         Err(Failure::Ran("the agents do not start: see --details".into()))
     }
 
-    /// Where the agent of a host listens.
+    /// Path of the socket of a host's agent.
     pub(super) fn socket(&self, host: u32) -> String {
         self.path(&format!("agent{host}")).display().to_string()
     }
 
-    /// What the agent of a host has written down.
+    /// Records that the agent of a host has written.
     fn records(&self, host: u32) -> Vec<Value> {
         let text = fs::read_to_string(self.path(&format!("log{host}"))).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()

@@ -25,8 +25,8 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
         let sink = Sink::start(lab.host(1))?;
         let rates: Vec<String> = rates.iter().map(|rate| format!("{rate}mbit")).collect();
         let rates = rates.join(",");
-        let leash = ["agent", "run", "--job", &format!("job{job}"), "--rates", &rates, "--"];
-        programs.push(Program::start(lab.host(0), &leash, &sink, 1 << 40, arguments.details)?);
+        let wrapper = ["agent", "run", "--job", &format!("job{job}"), "--rates", &rates, "--"];
+        programs.push(Program::start(lab.host(0), &wrapper, &sink, 1 << 40, arguments.details)?);
         sinks.push(sink);
     }
     sleep(WARM_UP);
@@ -42,33 +42,33 @@ pub(super) fn run(arguments: &PacingArguments) -> Result<Value, Failure> {
     Ok(Value::from(found))
 }
 
-/// A program at a place, under a leash. Ends with this, and what it started.
+/// A program at a place, under an enforcer. Ends with this, and what it started.
 pub(super) struct Program(pub(super) Child);
 
 impl Program {
-    /// Sends so many bytes to a sink, for as long as it takes. `leash` are words before the command.
+    /// Sends this number of bytes to a sink, for as long as it takes. `wrapper` are the arguments before the command.
     pub(super) fn start(
         place: &Place,
-        leash: &[&str],
+        wrapper: &[&str],
         sink: &Sink,
         bytes: u64,
         details: bool,
     ) -> Result<Program, Failure> {
         let (to, bytes) = (sink.address().to_string(), bytes.to_string());
-        Program::with(place, leash, &["--to", &to, "--bytes", &bytes], details)
+        Program::with(place, wrapper, &["--to", &to, "--bytes", &bytes], details)
     }
 
     /// The same with words of one's own.
     pub(super) fn with(
         place: &Place,
-        leash: &[&str],
+        wrapper: &[&str],
         words: &[&str],
         details: bool,
     ) -> Result<Program, Failure> {
         let own = own_program()?;
         let mut command = Command::new(&own);
-        command.args(leash);
-        if !leash.is_empty() {
+        command.args(wrapper);
+        if !wrapper.is_empty() {
             command.arg(&own);
         }
         command.arg("bench-stream").args(words);

@@ -1,4 +1,4 @@
-//! Who receives, and counts.
+//! Receivers that count bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -42,7 +42,7 @@ impl Sink {
         self.address
     }
 
-    /// What has come so far.
+    /// Counter of received bytes.
     pub(super) fn counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.bytes)
     }
@@ -82,18 +82,18 @@ fn drain(mut connection: TcpStream, bytes: &AtomicU64) -> Option<()> {
     }
 }
 
-/// What counters gained, slot by slot.
+/// Growth of counters, slot by slot.
 pub(super) struct Gains {
     /// The number of the first slot.
     pub(super) first: u64,
     /// By counter and slot.
     pub(super) bytes: Vec<Vec<u64>>,
-    /// How long after the start of the first slot, and after the end of each, they were read: a busy machine
-    /// is late, and then a slot has some of the next.
+    /// Delays of the readings after the start of the first slot, and after the end of each: a busy machine is late, and
+    /// then a slot has some of the next.
     pub(super) late_us: Vec<u64>,
 }
 
-/// What counters gain in each of so many whole slots.
+/// Growth of counters in each of this number of whole slots.
 pub(super) fn slots(counters: &[Arc<AtomicU64>], slots: usize) -> Gains {
     let mut bytes = vec![Vec::with_capacity(slots); counters.len()];
     let first = since_epoch().as_micros() as u64 / SLOT_US + 1;

@@ -11,13 +11,13 @@ use thalweg_control::pacing::since_epoch;
 
 use crate::tools::{now, sleep};
 
-/// What it writes at once.
+/// Bytes of one write.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// What `thalweg bench-stream` takes.
+/// Arguments of `thalweg bench-stream`.
 #[derive(Args)]
 pub struct StreamArguments {
-    /// Where to send
+    /// Address to send to
     #[arg(long)]
     to: SocketAddr,
     /// Bytes of an iteration; the receiver answers when it has them
@@ -26,7 +26,7 @@ pub struct StreamArguments {
     /// Milliseconds before each iteration's bytes
     #[arg(long, default_value_t = 0)]
     compute_ms: u64,
-    /// How many iterations
+    /// Number of iterations
     #[arg(long, default_value_t = 1)]
     iterations: u32,
     /// When to begin, in milliseconds since 1970

@@ -18,7 +18,7 @@ pub struct TrainArguments {
     /// The server of the job
     #[arg(long)]
     server: String,
-    /// Its name
+    /// Name of the job
     #[arg(long)]
     job: String,
     /// This rank

@@ -40,7 +40,7 @@ pub(super) struct Settings {
     /// A file that holds what the switches want to be shown
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
-    /// Who vouches for the switches, if they encrypt: certificates in PEM format
+    /// Certificates of the authority that signs for the switches, if they encrypt, in PEM format
     #[arg(long, value_name = "FILE")]
     pub(super) tls_ca: Option<PathBuf>,
     /// Write what became of every slot there, a line of JSON for each flow

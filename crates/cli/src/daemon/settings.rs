@@ -11,7 +11,7 @@ pub(crate) fn read<S: DeserializeOwned + Default>(file: Option<&Path>) -> Result
     parse(&file.display().to_string(), &files::read(file)?)
 }
 
-/// What is wrong is said on one line: which file, which line, which key.
+/// Parses settings; an error is one line with the file, the line and the key.
 fn parse<S: DeserializeOwned>(file: &str, text: &str) -> Result<S, Failure> {
     toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn what_is_wrong_is_reported_with_its_place() {
         let unknown = wrong("\n# Rack 3\nbnd = '127.0.0.1:8'\n");
         assert!(unknown.starts_with("rack.toml:3: unknown field `bnd`"), "{unknown}");
         assert!(unknown.contains("`bind`") && !unknown.contains('\n'), "{unknown}");

@@ -12,7 +12,7 @@ use thalweg_deliver::policy::CONTROL_PRIORITY;
 
 use super::{Classes, code};
 
-/// What maps, profiles and the scheduler are called.
+/// Name of maps, profiles and the scheduler.
 const NAME: &str = "thalweg";
 
 /// The scheduler of the queues that share a port with other traffic, and the queue of that.

@@ -18,13 +18,13 @@ use super::{page, read_flows};
 /// Predictions that are timed, at most.
 const TIMED: usize = 100_000;
 
-/// What `thalweg predict eval` takes.
+/// Arguments of `thalweg predict eval`.
 #[derive(Args)]
 pub(crate) struct EvalArguments {
     /// The flows to bound, a table with a header
     #[arg(long, value_name = "CSV")]
     input: PathBuf,
-    /// What `thalweg predict train` wrote
+    /// Model that `thalweg predict train` wrote
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     /// Print one JSON document instead of tables
@@ -35,13 +35,13 @@ pub(crate) struct EvalArguments {
     out: Option<PathBuf>,
 }
 
-/// What came out.
+/// Results of an evaluation.
 pub(super) struct Evaluation {
     pub(super) summary: Summary,
     /// Flows of the file that never ended.
     pub(super) unfinished: usize,
     pub(super) trees: usize,
-    /// How long a prediction takes on average.
+    /// Mean duration of a prediction.
     pub(super) inference_ns: f64,
 }
 
@@ -118,7 +118,7 @@ impl Evaluation {
         format!("{text}\n{}", self.table().to_text(files::table_style()))
     }
 
-    /// What and how much.
+    /// Names and values of the results.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let summary = &self.summary;
         let count = |number: usize| format_count(number as u64);

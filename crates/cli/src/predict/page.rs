@@ -9,7 +9,7 @@ use super::eval::{Evaluation, share};
 
 /// Flows that are drawn, at most: evenly spread over all.
 const DRAWN: usize = 600;
-/// What QCLIMB reports at least.
+/// Smallest share that QCLIMB reports.
 const GOOD_SHARE: f64 = 0.999;
 
 /// Known flows in the order of their bounds: both bounds, and the size between them.

@@ -14,16 +14,16 @@ use thalweg_report::format::{format_bytes, format_count, format_span_us};
 use super::read_flows;
 use crate::progress::Bar;
 
-/// What `thalweg predict train` takes.
+/// Arguments of `thalweg predict train`.
 #[derive(Args)]
 pub(crate) struct TrainArguments {
     /// The flows to learn from, a table with a header
     #[arg(long, value_name = "CSV")]
     input: PathBuf,
-    /// Where to write what was learned
+    /// File to write the model to
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// How many trees
+    /// Number of trees
     #[arg(long, value_name = "N", default_value_t = 10)]
     trees: u32,
     /// The most questions from the root of a tree to a leaf

@@ -1,4 +1,4 @@
-//! What a run leaves behind.
+//! Files that a run writes.
 
 use std::path::Path;
 use std::time::Duration;

@@ -18,7 +18,7 @@ use thalweg_report::format::format_count;
 use crate::daemon::{self, Daemon};
 use thalweg::metrics;
 
-/// Where load tables are, and of which links.
+/// Address of load tables, and their links.
 #[derive(Args, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Tables {
@@ -44,7 +44,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// What flags do not say, the file does.
+    /// Settings of the flags, completed by those of the file.
     pub(super) fn or(&self, file: &Tables) -> Tables {
         let path = |flag: &Option<PathBuf>, file: &Option<PathBuf>| flag.clone().or(file.clone());
         let list = |flags: &[String], file: &[String]| {

@@ -9,14 +9,14 @@ use ureq::Agent;
 use super::picture::{Reading, Watched};
 use thalweg::metrics::parse;
 
-/// How long a daemon may take to answer.
+/// Longest time for a daemon to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// What came of asking one of several daemons.
+/// Result of asking one of several daemons.
 pub(super) struct Answer {
-    /// Which.
+    /// Index of the daemon.
     pub daemon: usize,
-    /// What it told, or why it did not.
+    /// Reading of its metrics, or the error.
     pub result: Result<Reading, String>,
     /// When.
     pub at: SystemTime,

@@ -1,4 +1,4 @@
-//! What is to be seen of daemons and jobs: made from two readings of each daemon.
+//! State of daemons and jobs as it is shown: made from two readings of each daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Instant, SystemTime};
@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::fetch::Answer;
 use thalweg::metrics::Sample;
 
-/// What a daemon told.
+/// Metrics of a daemon at one moment.
 pub(super) struct Reading {
     at: Instant,
     role: String,
-    /// Where its data path is reached.
+    /// Address of its data path.
     endpoint: String,
     samples: Vec<Sample>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Watched {
     silent: Option<(SystemTime, String)>,
 }
 
-/// What is to be seen.
+/// Tables to show.
 #[derive(Serialize, Debug, PartialEq)]
 pub(super) struct Picture {
     pub daemons: Vec<DaemonRow>,
@@ -35,10 +35,10 @@ pub(super) struct Picture {
 /// A daemon. Rates are `None` until it has answered twice.
 #[derive(Serialize, Debug, PartialEq, Default)]
 pub(super) struct DaemonRow {
-    /// Where its metrics are.
+    /// Address of its metrics.
     pub metrics: String,
     pub role: Option<String>,
-    /// Where its data path is reached.
+    /// Address of its data path.
     pub address: Option<String>,
     pub packets_received: Option<u64>,
     pub packets_per_s: Option<f64>,
@@ -66,7 +66,7 @@ pub(super) struct JobRow {
     pub name: Option<String>,
     pub ranks: Option<u64>,
     pub ranks_connected: Option<u64>,
-    /// How many aggregators it holds.
+    /// Number of aggregators that it holds.
     pub aggregators: u64,
     /// Of all aggregators.
     pub share: f64,
@@ -79,7 +79,7 @@ pub(super) struct JobRow {
 }
 
 impl Picture {
-    /// What is to be seen of these daemons. Those that do not answer count for nothing.
+    /// Tables of these daemons. Those that do not answer count for nothing.
     pub fn of(watched: &[Watched]) -> Picture {
         let answering: Vec<&Watched> = watched.iter().filter(|w| w.silent.is_none()).collect();
         let ids = answering.iter().filter_map(|watched| watched.last.as_ref()).flat_map(|last| {
@@ -141,13 +141,13 @@ impl DaemonRow {
 impl JobRow {
     fn of(job: String, daemons: &[&Watched]) -> JobRow {
         let sum = |name: &str, job: Option<&str>| {
-            let told = daemons.iter().filter_map(|daemon| daemon.last.as_ref()?.sum(name, job));
-            told.reduce(|a, b| a + b)
+            let values = daemons.iter().filter_map(|daemon| daemon.last.as_ref()?.sum(name, job));
+            values.reduce(|a, b| a + b)
         };
         let rate = |name: &str| {
             let name = format!("thalweg_server_{name}_total");
-            let told = daemons.iter().filter_map(|daemon| daemon.rate(&name, Some(&job)));
-            told.reduce(|a, b| a + b)
+            let rates = daemons.iter().filter_map(|daemon| daemon.rate(&name, Some(&job)));
+            rates.reduce(|a, b| a + b)
         };
         let readings = || daemons.iter().filter_map(|daemon| daemon.last.as_ref());
         let held = sum("thalweg_aggregators_occupied", Some(&job)).unwrap_or(0.0);
@@ -190,13 +190,13 @@ impl Watched {
         }
     }
 
-    /// What is wrong with it, if anything is.
+    /// Error of a daemon that does not answer.
     pub fn trouble(&self) -> Option<String> {
         let (_, text) = self.silent.as_ref()?;
         Some(format!("{} does not answer: {text}", self.address))
     }
 
-    /// How fast counters grow, all of a family or those of a job. One that fell was started again.
+    /// Growth of counters per second, all of a family or those of a job. A counter that fell was started again.
     fn rate(&self, name: &str, job: Option<&str>) -> Option<f64> {
         let (before, last) = (self.before.as_ref()?, self.last.as_ref()?);
         let seconds = last.at.saturating_duration_since(before.at).as_secs_f64();
@@ -211,7 +211,7 @@ impl Watched {
 }
 
 impl Reading {
-    /// What a daemon told; `None` if it is none of ours.
+    /// Reading of a daemon's metrics; `None` if the samples are of another program.
     pub fn new(at: Instant, samples: Vec<Sample>) -> Option<Reading> {
         let info = samples.iter().find(|sample| sample.name == "thalweg_build_info")?;
         let label = |name: &str| info.labels.get(name).cloned();

@@ -16,10 +16,10 @@ use super::fetch;
 use super::picture::{DaemonRow, JobRow, Picture, Watched};
 use super::text::{UNKNOWN, daemon_cells, job_cells};
 
-/// How long it waits for a key before it looks for news.
+/// Longest wait for a key before the screen is drawn again.
 const KEY_WITHIN: Duration = Duration::from_millis(100);
 
-/// How many rates the history keeps: more than a terminal is wide.
+/// Number of rates in the history: more than a terminal is wide.
 const HISTORY_MAX: usize = 512;
 
 /// Shows daemons until somebody presses q. The terminal is as before afterwards.
@@ -30,7 +30,7 @@ pub(super) fn show(addresses: &[String], interval: Duration) -> io::Result<()> {
     result
 }
 
-/// What is on the screen.
+/// Contents of the screen.
 struct Screen {
     picture: Picture,
     interval: Duration,
@@ -46,14 +46,14 @@ fn watch(
     let answers = fetch::again_and_again(addresses, interval);
     let mut watched: Vec<Watched> = addresses.iter().map(|at| Watched::new(at)).collect();
     let mut screen = Screen { picture: Picture::of(&watched), interval, history: VecDeque::new() };
-    let mut news = 0;
+    let mut answered = 0;
     loop {
         for answer in answers.try_iter() {
-            news += 1;
+            answered += 1;
             watched[answer.daemon].note(answer);
         }
-        if news >= watched.len() {
-            news = 0;
+        if answered >= watched.len() {
+            answered = 0;
             screen.turn(Picture::of(&watched));
         }
         terminal.draw(|frame| screen.draw(frame))?;
@@ -201,7 +201,7 @@ fn bar(daemon: &DaemonRow, cells: usize) -> Cell<'static> {
         return Cell::from(UNKNOWN);
     };
     let share = if all > 0 { held as f64 / all as f64 } else { 0.0 };
-    // What is taken at all is to be seen.
+    // Any use fills one cell at least.
     let full = ((share * cells as f64).ceil() as usize).min(cells);
     let color = if share > 0.9 { Color::Red } else { Color::Green };
     let bar = format!("{}{}", "█".repeat(full), "░".repeat(cells - full));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_jobs_and_history_are_to_be_seen() {
+    fn daemons_jobs_and_history_are_shown() {
         let text = drawn(
             &[
                 watched("a:1", [Some(switch_text(1_000)), Some(switch_text(3_000))]),

@@ -8,10 +8,10 @@ use thalweg_report::table::{Column, Table};
 
 use super::picture::{DaemonRow, JobRow, Picture};
 
-/// What is not known.
+/// Text for a value that is not known.
 pub(super) const UNKNOWN: &str = "–";
 
-/// Headers of what is told of daemons that answer.
+/// Headers of the table of daemons that answer.
 const DAEMON_HEADERS: [&str; 8] = [
     "role",
     "address",
@@ -23,7 +23,7 @@ const DAEMON_HEADERS: [&str; 8] = [
     "aggregators",
 ];
 
-/// Headers of what is told of jobs.
+/// Headers of the table of jobs.
 const JOB_HEADERS: [&str; 9] = [
     "job",
     "name",

@@ -28,8 +28,8 @@ fn ready_is_a_document_for_programs() {
         "{{\"schema\":\"thalweg.ready/1\",\"role\":\"switch\",\"address\":\"{address}\",\"metrics\":null}}\n"
     );
     assert_eq!(quiet.ready, expected);
-    let told = Daemon::start("server", &["--json", "--metrics", "127.0.0.1:0"]);
-    let ready: Value = serde_json::from_str(&told.ready).expect("JSON");
+    let daemon = Daemon::start("server", &["--json", "--metrics", "127.0.0.1:0"]);
+    let ready: Value = serde_json::from_str(&daemon.ready).expect("JSON");
     assert_eq!(ready["role"], "server");
     assert!(ready["metrics"].as_str().is_some_and(|at| !at.ends_with(":0")), "{ready}");
 }

@@ -68,7 +68,7 @@ fn an_emulated_switch_serves_tables_alone_or_inside() {
 
 // spec: C-10 sockets
 #[test]
-fn tables_that_cannot_be_are_refused() {
+fn invalid_tables_are_refused() {
     let says = |arguments: &[&str], word: &str| {
         let line = refusal(arguments);
         assert!(line.contains(word), "{arguments:?}: {line}");
@@ -210,7 +210,7 @@ fn measured(only: &str, more: &[&str]) -> Option<Value> {
     Some(document[only].clone())
 }
 
-/// How far below what was asked for a mean may be: other tests may have the cores. More than was asked for
+/// Largest gap below the asked rate for a mean: other tests may have the cores. More than was asked for
 /// never leaves; how close it comes on free cores, the benchmark says.
 const SLOWED: f64 = -0.3;
 
@@ -251,7 +251,7 @@ fn assert_never_faster(found: &Value, job: &str, above: f64) {
 
 // spec: C-09 lab
 #[test]
-fn tcp_programs_and_flows_of_ours_keep_rates_that_change_every_slot() {
+fn tcp_programs_and_thalweg_flows_keep_rates_that_change_every_slot() {
     let Some(rates) = measured("rates", &["--seconds", "4"]) else { return };
     for job in ["job0", "job1"] {
         let error = rates[format!("{job}_mean_error")].as_f64().expect("a number");
@@ -260,7 +260,7 @@ fn tcp_programs_and_flows_of_ours_keep_rates_that_change_every_slot() {
     }
     let Some(flows) = measured("flows", &["--seconds", "4"]) else { return };
     let error = flows["mean_error"].as_f64().expect("a number");
-    assert!((SLOWED..0.02).contains(&error), "a flow of ours: {error}");
+    assert!((SLOWED..0.02).contains(&error), "a Thalweg flow: {error}");
     assert_never_faster(&flows, "", 0.02);
 }
 

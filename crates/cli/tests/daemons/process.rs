@@ -17,10 +17,10 @@ pub struct Daemon {
     pub ready: String,
 }
 
-/// How a daemon ended.
+/// End of a daemon.
 pub struct Ended {
     pub code: Option<i32>,
-    /// What it printed after it was ready.
+    /// Output after it was ready.
     pub stdout: String,
     pub stderr: String,
 }
@@ -64,7 +64,7 @@ impl Daemon {
         daemon
     }
 
-    /// Where it is reached, for one that was started without `--json`.
+    /// Address of a daemon that was started without `--json`.
     pub fn address(&self) -> &str {
         self.ready.trim().rsplit(' ').next().expect("a split has a part")
     }

@@ -44,7 +44,7 @@ fn wrong_settings_are_explained_on_one_line() {
 }
 
 #[test]
-fn flags_that_cannot_be_are_usage_errors() {
+fn invalid_flags_are_usage_errors() {
     for arguments in [
         &["switch", "--bind", "here"][..],
         &["switch", "--agregators", "3"],

@@ -77,7 +77,7 @@ fn jobs_and_their_ranks_are_listed() {
     });
 }
 
-/// Where a daemon and its metrics are.
+/// Addresses of a daemon and of its metrics.
 fn places(daemon: &Daemon) -> (String, String) {
     let ready: Value = serde_json::from_str(&daemon.ready).expect("JSON");
     let text = |key: &str| ready[key].as_str().expect("an address").to_owned();

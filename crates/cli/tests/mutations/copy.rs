@@ -138,7 +138,7 @@ mod tests {
         fs::write(&from, "text").expect("there is room");
         let old = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123_456_789);
         let file = File::options().append(true).open(&from).expect("it was written");
-        file.set_times(FileTimes::new().set_modified(old)).expect("it is ours");
+        file.set_times(FileTimes::new().set_modified(old)).expect("it was opened to write");
         copy_file(&from, &to);
         assert_eq!(fs::metadata(&to).and_then(|data| data.modified()).expect("it is there"), old);
         assert_eq!(fs::read_to_string(&to).expect("it is there"), "text");

@@ -8,7 +8,7 @@ use crate::manifests::Package;
 pub fn problems(packages: &[Package], prose: &str) -> Vec<String> {
     let mut places = BTreeMap::new();
     for package in packages {
-        for used in package.dependencies.iter().filter(|used| !used.is_ours()) {
+        for used in package.dependencies.iter().filter(|used| !used.is_own()) {
             places.entry(used.name.as_str()).or_insert_with(|| package.place(&used.name));
         }
     }

@@ -44,7 +44,7 @@ const PLANES: &[&str] =
 /// Published designs to compare with. Simulations run them; the product does not carry them.
 const RESEARCH: &str = "thalweg-baselines";
 
-/// What the code depends on must lie lower; tests may use anything.
+/// Dependencies of code that do not lie lower; tests may use anything.
 pub fn problems(packages: &[Package]) -> Vec<String> {
     packages.iter().flat_map(package_problems).collect()
 }
@@ -58,7 +58,7 @@ fn package_problems(package: &Package) -> Vec<String> {
             file!()
         )];
     };
-    let used = package.dependencies.iter().filter(|used| used.is_ours() && !used.is_dev());
+    let used = package.dependencies.iter().filter(|used| used.is_own() && !used.is_dev());
     used.filter_map(|used| {
         let place = package.place(&used.name);
         direction_problem(name, own, &used.name).map(|problem| format!("{place}: {problem}"))
@@ -93,7 +93,7 @@ mod tests {
     use super::problems;
     use crate::manifests;
 
-    /// What is wrong with a package that has one dependency.
+    /// Problem of a package that has one dependency.
     fn problem(name: &str, used: &str, kind: &str) -> String {
         let json = format!(
             r#"{{"packages": [{{"name": "{name}", "manifest_path": "a/Cargo.toml", "dependencies":

@@ -40,7 +40,7 @@ impl Split {
     }
 }
 
-/// What `rest`, which is not empty, starts with.
+/// Kind and length of the piece that `rest`, which is not empty, starts with.
 fn next_piece(rest: &[char]) -> (Kind, usize) {
     match rest {
         ['/', '/', ..] => (Kind::Comment, count_until(rest, '\n')),
@@ -49,7 +49,7 @@ fn next_piece(rest: &[char]) -> (Kind, usize) {
         ['\'', '\\', ..] | ['\'', _, '\'', ..] => (Kind::Literal, quoted_length(rest)),
         [first, ..] if is_word(*first) => match raw_string_length(rest) {
             Some(length) => (Kind::Literal, length),
-            // A word is taken whole, so that its last letter is not read as a prefix.
+            // A word is taken whole, so that its last character is not read as a prefix.
             None => (Kind::Code, rest.iter().take_while(|char| is_word(**char)).count()),
         },
         _ => (Kind::Code, 1),
@@ -93,7 +93,7 @@ fn quoted_length(rest: &[char]) -> usize {
     at + 1
 }
 
-/// The length of a raw string with any prefix; `None` if there is none here.
+/// The length of a raw string with any prefix; `None` if no raw string begins here.
 fn raw_string_length(rest: &[char]) -> Option<usize> {
     let prefix = match rest {
         ['r', ..] => 1,

@@ -87,7 +87,7 @@ impl Dependency {
         self.path.is_some() && self.is_dev() && self.requirement != "*"
     }
 
-    pub fn is_ours(&self) -> bool {
+    pub fn is_own(&self) -> bool {
         self.path.is_some()
     }
 }
@@ -102,7 +102,7 @@ mod tests {
         let packages = packages(&tree::root(), "Cargo.toml");
         let this = packages.iter().find(|package| package.name == env!("CARGO_PKG_NAME")).unwrap();
         let toml = this.dependencies.iter().find(|dependency| dependency.name == "toml").unwrap();
-        assert!(!toml.is_ours());
+        assert!(!toml.is_own());
         let line = include_str!("../../Cargo.toml")
             .lines()
             .position(|line| line.starts_with("toml"))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::place::{self, Place};
 use crate::source::{Role, Source};
 
-/// What announces ids in a comment.
+/// Word that announces ids in a comment.
 const MARKER: &str = "spec:";
 
 /// One id in one comment.
@@ -40,7 +40,7 @@ pub fn all(sources: &[Source]) -> (Vec<Mention>, Vec<String>) {
     (mentions, problems)
 }
 
-/// A capital letter, a hyphen, two digits.
+/// True for a capital, a hyphen and two digits.
 pub fn is_id(word: &str) -> bool {
     matches!(word.as_bytes(), [b'A'..=b'Z', b'-', b'0'..=b'9', b'0'..=b'9'])
 }
@@ -98,7 +98,7 @@ fn mistake_of(word: &str, before: &Names) -> String {
         format!("{word} follows a place: write all ids first, or give it a comment of its own")
     } else if before.ids.is_empty() || word.starts_with(|char: char| char.is_ascii_uppercase()) {
         format!(
-            "`{word}` is not an id: write ids as a letter, a hyphen and two digits, with commas \
+            "`{word}` is not an id: write ids as a capital, a hyphen and two digits, with commas \
              between them"
         )
     } else {

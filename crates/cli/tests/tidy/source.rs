@@ -1,13 +1,13 @@
-//! A Rust or Python file, with its tests told apart from the rest.
+//! A Rust or Python file, with its tests kept apart from the rest.
 
 use std::collections::BTreeSet;
 
 use crate::lexer;
 
-/// What an item has to carry to be compiled for tests only.
+/// Attributes of items that are compiled for tests only.
 const TEST_ATTRIBUTES: &[&str] = &["#[cfg(test)]", "#[cfg(all(test,"];
 
-/// What a file is for.
+/// Purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// Part of a library or a program; may hold tests in items of their own.
@@ -85,7 +85,7 @@ impl Source {
         files
     }
 
-    /// How many lines are not part of a test item; in a file of tests, all lines count.
+    /// Number of lines that are not part of a test item; in a file of tests, all lines count.
     pub fn lines_to_read(&self) -> usize {
         let all = self.text.lines().count();
         match self.role {
@@ -132,8 +132,8 @@ fn next_test_attribute(code: &str, from: usize) -> Option<usize> {
     TEST_ATTRIBUTES.iter().filter_map(|attribute| rest.find(attribute)).min().map(|at| from + at)
 }
 
-/// Where the item ends that begins, with its attributes, at `start`: at its closing brace, at its
-/// semicolon, or where the block around it ends.
+/// End of the item that begins, with its attributes, at `start`: its closing brace, its semicolon, or the end of the
+/// block around it.
 fn item_end(code: &str, start: usize) -> usize {
     let mut depth = 0_i32;
     for (offset, byte) in code[start..].bytes().enumerate() {

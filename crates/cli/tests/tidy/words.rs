@@ -12,16 +12,16 @@ const UNFINISHED: &[&str] = &[
     concat!("unimple", "mented!"),
 ];
 
-/// Where home and work directories begin on the machines people build on.
+/// Beginnings of home and work directories on the machines people build on.
 const MACHINE_PATHS: &[&str] =
     &[concat!("/ro", "ot"), concat!("/wo", "rk"), concat!("/ho", "me"), concat!("/Us", "ers")];
 
 /// Code that was left for later.
 pub fn unfinished(sources: &[Source]) -> Vec<String> {
     let texts = sources.iter().map(|source| (source.path.as_str(), source.text.as_str()));
-    let is_letter = |char: char| char.is_alphanumeric() || char == '_';
+    let is_word = |char: char| char.is_alphanumeric() || char == '_';
     texts
-        .flat_map(|(path, text)| lines_with(path, text, UNFINISHED, is_letter))
+        .flat_map(|(path, text)| lines_with(path, text, UNFINISHED, is_word))
         .map(|(place, word)| {
             format!("{place}: `{word}` leaves work in code: finish it, or open an id in specs/")
         })
@@ -30,7 +30,7 @@ pub fn unfinished(sources: &[Source]) -> Vec<String> {
 
 /// Absolute paths that mean something on one machine only.
 pub fn machine_paths(files: &[TextFile]) -> Vec<String> {
-    // A letter before the slash makes it part of a longer path or of an address.
+    // A character before the slash makes it part of a longer path or of an address.
     let is_path = |char: char| char.is_alphanumeric() || "_-.".contains(char);
     files
         .iter()

@@ -5,10 +5,10 @@ use thalweg_core::{Meta, TrafficClass};
 use super::{Admission, Queue, QueueLimit, Strict, StrictMarking};
 use crate::pool::PacketRef;
 
-/// How many classes there are.
+/// Number of classes.
 pub const CLASSES: usize = 2;
 
-/// What a class of weight 1 may send in its turn: about a packet, so that turns are short.
+/// Bytes that a class of weight 1 may send in its turn: about a packet, so that turns are short.
 const TURN_BYTES: u64 = 1_500;
 
 /// Deficit round robin between two classes, each with strict priorities of its own. What one class
@@ -18,7 +18,7 @@ const TURN_BYTES: u64 = 1_500;
 pub struct Fair {
     classes: [Strict; CLASSES],
     weights: [u32; CLASSES],
-    /// What each may still send before it is the other's turn.
+    /// Bytes that each class may still send before it is the other's turn.
     credit_bytes: [u64; CLASSES],
     turn: usize,
 }

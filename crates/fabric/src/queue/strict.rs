@@ -55,10 +55,10 @@ struct LastShare {
     owed: u64,
 }
 
-/// What the marking threshold of strict priorities is compared with.
+/// Bytes that the marking threshold of strict priorities is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StrictMarking {
-    /// What waits in the packet's own queue, each with a threshold of its own.
+    /// Bytes that wait in the packet's own queue, each with a threshold of its own.
     PerQueue([Marking; PRIORITIES]),
     /// Bytes that wait in all of them, each with a threshold of its own.
     PerPort([Marking; PRIORITIES]),

@@ -175,8 +175,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![3 => offer, 2 => Just(Step::Leave)], 1..120)
 }
 
-/// What must hold for every discipline: nothing vanishes, nothing comes twice, sizes and counts agree
-/// with what waits, and the limit is kept.
+/// Laws of every discipline: nothing vanishes, nothing comes twice, sizes and counts agree with what waits, and the
+/// limit is kept.
 fn keeps_the_books(queue: &mut dyn Queue, steps: &[Step], limit: u64) {
     let mut pool = Pool::default();
     let mut held: Vec<PacketRef> = Vec::new();

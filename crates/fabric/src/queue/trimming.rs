@@ -5,12 +5,12 @@ use thalweg_core::{Meta, Rng};
 use super::{Admission, Lane, Queue, Waiting};
 use crate::pool::PacketRef;
 
-/// How a trimming port divides its memory and its link.
+/// Division of a trimming port's memory and link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrimmingSpec {
-    /// What of the port's memory data may fill. The rest is for headers.
+    /// Bytes of the port's memory that data may fill. The rest is for headers.
     pub data_bytes: u64,
-    /// What a packet without its payload occupies of a link. Packets of that size or less, and all
+    /// Bytes that a packet without its payload occupies of a link. Packets of that size or less, and all
     /// of the most urgent priority, are headers.
     pub header_bytes: u32,
     /// Headers that may leave before a waiting packet with data does.
@@ -59,7 +59,7 @@ impl Trimming {
         if returns_headers { Admission::Returned { header_bytes } } else { Admission::Full }
     }
 
-    /// Makes room for data by trimming. There is none for `came`.
+    /// Trims a packet so that data fit; `came` has found no room.
     fn trim(&mut self, came: Waiting, data_limit_bytes: u64, header_limit_bytes: u64) -> Admission {
         let header_bytes = self.spec.header_bytes;
         if !self.headers.has_room(header_bytes, header_limit_bytes) {

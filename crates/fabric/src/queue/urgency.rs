@@ -35,7 +35,7 @@ impl Urgency {
         waiting
     }
 
-    /// Where the least urgent waits; of equal ones the one that came last.
+    /// Position of the least urgent packet; of equal ones the one that came last.
     fn least_urgent(&self) -> Option<(usize, u32)> {
         let places = self.waiting.iter().enumerate();
         places.map(|(place, ranked)| (place, ranked.rank)).max_by_key(|(_, rank)| *rank)

@@ -10,7 +10,7 @@ use crate::agenda::Agenda;
 #[cfg_attr(feature = "serde", derive(serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields, rename_all = "kebab-case"))]
 pub struct OneSwitch {
-    /// How many hosts.
+    /// Number of hosts.
     pub hosts: u32,
     /// Each host's cable.
     pub host_cable: CableSpec,

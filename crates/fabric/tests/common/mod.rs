@@ -108,7 +108,7 @@ impl Machine for Probe {
         }
     }
 
-    /// What is overdue waits for room, not for a timer.
+    /// Time of the next planned shot; an overdue one waits for room, not for a timer.
     fn poll_timeout(&self) -> Time {
         let later = self.plan.front().filter(|shot| shot.at > self.now);
         later.map_or(Time::NEVER, |shot| shot.at)
@@ -184,7 +184,7 @@ pub fn link(topology: &Topology, from: u32, to: u32) -> LinkId {
     links.into_iter().find(|&link| topology.link_ends(link) == ends).expect("neighbours")
 }
 
-/// How long a packet occupies a link, worked out apart from the code under test.
+/// Time that a packet occupies a link, worked out apart from the code under test.
 pub fn serialization(bytes: u32, rate: Rate) -> Span {
     let ps = (u128::from(bytes) * 8_000_000_000_000).div_ceil(u128::from(rate.as_bps()));
     Span::from_ps(u64::try_from(ps).expect("short"))
@@ -241,8 +241,8 @@ pub fn run_plan(
     fabric
 }
 
-/// What the last host of a train heard.
-pub fn heard(fabric: &Fabric<Probe>) -> &Probe {
+/// The probe at the last host of a train.
+pub fn last_host(fabric: &Fabric<Probe>) -> &Probe {
     fabric.machine(NodeId(fabric.topology().hosts() - 1))
 }
 

@@ -8,7 +8,7 @@ use thalweg_core::{
 };
 use thalweg_fabric::topology::{CableSpec, Dumbbell, LeafSpine, OneSwitch, ThreeTier};
 use thalweg_fabric::{
-    Buffer, Config, Director, Discipline, Door, Effect, Fabric, FabricStats, Hosts, LinkId,
+    Buffer, Config, Director, Discipline, Effect, Fabric, FabricStats, Hosts, Intercept, LinkId,
     LinkStats, Marking, Outage, Place, Program, Rule, Spread, Topology,
 };
 
@@ -16,7 +16,7 @@ use super::pair;
 
 /// Everything begins within this time, and faults and outages end within it.
 const BUSY_TIME: Span = Span::from_us(200);
-/// How often a packet is passed on or multiplied at most.
+/// Most times a packet is passed on or multiplied.
 const HOPS_MAX: u8 = 3;
 
 /// A configuration, and what it takes to run it from the start.
@@ -24,7 +24,7 @@ pub struct Scene {
     topology: Topology,
     config: Config,
     /// Switches with a chatter in them.
-    programs: Vec<(NodeId, Door)>,
+    programs: Vec<(NodeId, Intercept)>,
 }
 
 impl Scene {
@@ -34,8 +34,9 @@ impl Scene {
         let topology = draw_topology(rng);
         let config = draw_config(rng, &topology);
         let switches = (topology.hosts()..topology.nodes()).map(NodeId);
-        let doors = [None, Some(Door::Addressed), Some(Door::Everything)];
-        let programs = switches.filter_map(|switch| Some((switch, pick(rng, &doors)?))).collect();
+        let intercepts = [None, Some(Intercept::Addressed), Some(Intercept::Everything)];
+        let programs =
+            switches.filter_map(|switch| Some((switch, pick(rng, &intercepts)?))).collect();
         Scene { topology, config, programs }
     }
 
@@ -45,19 +46,19 @@ impl Scene {
         let nodes = self.topology.nodes();
         let chatter = |node| Chatter::new(node, nodes, 60, &Rng::new(seed));
         let mut fabric = Fabric::new(self.topology.clone(), &self.config, seed, chatter);
-        for &(switch, door) in &self.programs {
-            fabric.install(switch, Program { machine: Box::new(chatter(switch)), door });
+        for &(switch, intercept) in &self.programs {
+            fabric.install(switch, Program { machine: Box::new(chatter(switch)), intercept });
         }
         (fabric, Crowd::new(nodes, seed))
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     pub digest: Digest,
-    /// Of what the director heard.
-    pub heard: Digest,
+    /// Of the events that the director received.
+    pub events: Digest,
     pub now: Time,
     pub stats: FabricStats,
     pub links: Vec<LinkStats>,
@@ -68,7 +69,7 @@ impl Outcome {
         let links = 0..2 * fabric.topology().cables().len() as u32;
         Outcome {
             digest: fabric.digest(),
-            heard: crowd.heard,
+            events: crowd.events,
             now: fabric.now(),
             stats: fabric.stats(),
             links: links.map(|link| fabric.link_stats(LinkId(link))).collect(),
@@ -85,7 +86,7 @@ pub struct Chatter {
     /// Packets that it has yet to send of its own accord.
     unsent_packets: u32,
     next_send: Time,
-    /// Whom it owes an answer.
+    /// Nodes that it owes an answer.
     owed: VecDeque<NodeId>,
     targets: Vec<NodeId>,
     reports: VecDeque<u64>,
@@ -216,18 +217,18 @@ pub struct Crowd {
     rng: Rng,
     nodes: u32,
     next_wake: Time,
-    heard: Digest,
+    events: Digest,
 }
 
 impl Crowd {
     fn new(nodes: u32, seed: u64) -> Crowd {
         let mut rng = Rng::new(seed).stream("crowd");
         let next_wake = Time::ZERO + draw_span(&mut rng, BUSY_TIME);
-        Crowd { rng, nodes, next_wake, heard: Digest::default() }
+        Crowd { rng, nodes, next_wake, events: Digest::default() }
     }
 
     fn note(&mut self, now: Time, node: NodeId, what: u64) {
-        [now.as_ps(), node.0.into(), what].into_iter().for_each(|value| self.heard.add(value));
+        [now.as_ps(), node.0.into(), what].into_iter().for_each(|value| self.events.add(value));
     }
 }
 

@@ -10,12 +10,12 @@ use crate::file::{changed, entries, one};
 use crate::runs::{self, no_files, run_to_end, sound};
 use crate::{Context, FigureError, Point, shrink};
 
-/// How often a training can be stopped.
+/// Time between two moments at which a training can be stopped.
 const STEP: Span = Span::from_us(500);
 /// The worker that is watched.
 const WATCHED: NodeId = NodeId(0);
 
-/// What a stream of tensors came to.
+/// Results of a stream of tensors.
 #[derive(Default)]
 pub(super) struct Streamed {
     /// Goodput of the watched worker, interval by interval.
@@ -31,7 +31,7 @@ pub(super) struct Streamed {
     pub(super) timeouts: u64,
 }
 
-/// What a training came to.
+/// Results of a training.
 pub(super) struct Trained {
     /// Of one worker, as if nothing had been divided.
     pub(super) images_per_s: f64,

@@ -23,7 +23,7 @@ pub(super) struct Bench<'a> {
     job_packet: (f64, f64),
 }
 
-/// What came of a case.
+/// Results of a case.
 pub(super) struct Measured {
     pub(super) samples: Vec<Sample>,
     /// Goodput of the job from its start to its end.
@@ -36,9 +36,9 @@ pub(super) struct Measured {
     pub(super) loss_halvings: u64,
 }
 
-/// What both got in an interval.
+/// Goodput of both in an interval.
 pub(super) struct Sample {
-    /// Its end.
+    /// End of the interval.
     pub(super) at_us: f64,
     pub(super) job_bps: f64,
     pub(super) flow_bps: f64,
@@ -66,7 +66,7 @@ impl<'a> Bench<'a> {
         Ok(Bench { setup, model, job_packet: (payload_bytes, payload_bytes + overhead_bytes) })
     }
 
-    /// What a job and a flow have of half of the link each.
+    /// Shares that a job and a flow have of half of the link each.
     pub(super) fn of_halves(&self, measured: &Measured) -> (f64, f64) {
         let half_bps = self.setup.rate_gbps * 1e9 / 2.0;
         let (job, flow) = self.wire_bps(measured);
@@ -102,7 +102,7 @@ impl<'a> Bench<'a> {
         self.judge(&arrived, &run.outcome(), point.context)
     }
 
-    /// What has arrived by now. A flow counts at the cable of its other host, which nothing else uses.
+    /// Bytes that have arrived by now. A flow counts at the cable of its other host, which nothing else uses.
     fn arrived(&self, run: &mut Run<'_>, case: Case<'_>) -> Arrived {
         let of_worker = match run.participant(NodeId(0), 0) {
             Some(Participant::Aggregate(worker)) => worker.watermark(),
@@ -233,7 +233,7 @@ impl<'a> Bench<'a> {
 }
 
 impl Measured {
-    /// What the job gets alone, as it is drawn: of bursts the mean.
+    /// Goodput of the job alone, as it is drawn: of bursts the mean.
     pub(super) fn peak_bps(&self, work: Work) -> f64 {
         match work {
             Work::Training => self.life_bps,
@@ -242,7 +242,7 @@ impl Measured {
     }
 }
 
-/// What arrived between two moments, in a second.
+/// Bits that arrived between two moments, in a second.
 fn rates(from: &Arrived, to: &Arrived) -> (f64, f64) {
     let seconds = to.at.since(from.at).as_s_f64();
     let of = |from: f64, to: f64| if seconds > 0.0 { (to - from) * 8.0 / seconds } else { 0.0 };

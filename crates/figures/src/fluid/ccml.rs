@@ -3,12 +3,12 @@
 use super::ports::{Ports, carry};
 use super::world::{Policy, State, World};
 
-/// How far ahead profiles are compared.
+/// Slots ahead over which profiles are compared.
 const LOOK_AHEAD_SLOTS: u64 = 200;
 
-/// Hosts know from profiles how long each job computes and sends. A new job is turned: it begins so much
-/// later that its phases of sending meet those of the jobs on its servers least. Where phases meet
-/// nevertheless, hosts are unfair: who began to send first goes first, so that phases move apart.
+/// Hosts know from profiles how long each job computes and sends. A new job is turned: it begins later, so that its
+/// phases of sending meet those of the jobs on its servers least. Where phases meet nevertheless, hosts are unfair: who
+/// began to send first goes first, so that phases move apart.
 ///
 /// Hosts see their own links, not the network between them.
 // spec: C-14
@@ -59,7 +59,7 @@ fn shares_servers(world: &World, job: usize, other: usize) -> bool {
 struct Profile {
     /// Until it sends first; nothing while it is sending.
     wait: u64,
-    /// What is left of the phase it is in, then.
+    /// Slots that are left of the phase it is in, then.
     first: u64,
     compute: u64,
     send: u64,

@@ -3,7 +3,7 @@
 use thalweg_core::Rate;
 use thalweg_pace::Settings;
 
-/// How large a cluster is.
+/// Size of a cluster.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) pods: usize,

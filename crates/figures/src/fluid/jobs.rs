@@ -7,7 +7,7 @@ use thalweg_workload::{Compute, TrainingJob, models};
 
 use super::cluster::Shape;
 
-/// How a job exchanges its gradients.
+/// Exchange of a job's gradients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Ring,
 }
 
-/// What jobs are drawn from.
+/// Distribution of jobs.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Mix {
@@ -29,7 +29,7 @@ pub(crate) struct Mix {
     pub(crate) scattered: f64,
 }
 
-/// How many jobs come, how fast, and how long they are.
+/// Number, rate and length of jobs.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Arrivals {
@@ -115,7 +115,7 @@ impl Mix {
 }
 
 impl JobSpec {
-    /// What it sends in an iteration.
+    /// Flows of an iteration.
     pub(crate) fn flows(&self) -> Vec<JobFlow> {
         match self.kind {
             Kind::Ring => ring(self.members, self.bytes),
@@ -123,7 +123,7 @@ impl JobSpec {
         }
     }
 
-    /// Where its members go: servers with a free processor, or `None` when there are too few. It takes
+    /// Servers of its members: servers with a free processor, or `None` when there are too few. It takes
     /// one rack after the other from a random one on, or servers in random order.
     pub(crate) fn place(&self, free: &[u32], shape: &Shape, rng: &mut Rng) -> Option<Vec<usize>> {
         let racks = free.len() / shape.servers_per_rack;

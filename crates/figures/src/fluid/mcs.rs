@@ -34,7 +34,7 @@ impl Policy for Mcs {
     }
 }
 
-/// What a job has left to send in this iteration, if nobody else were there.
+/// Slots that a job needs for the rest of this iteration, if nobody else were there.
 pub(super) fn remaining_slots(world: &World, job: usize) -> f64 {
     stages(world, job).iter().map(|stage| Ports::alone(world, stage.iter().copied())).sum()
 }

@@ -10,13 +10,13 @@ use thalweg_report::stats::{mean, percentile};
 use super::ccml::Ccml;
 use super::fair::Fair;
 use super::mcs::Mcs;
-use super::ours::{Ours, clock};
+use super::pacing::{Pacing, clock};
 use super::turns::Turns;
 use super::{Arrivals, Cluster, Mix, Shape, World};
 use crate::study::{Bench, Cell, Measured};
 use crate::{FigureError, Point};
 
-/// What all sizes of a plan share.
+/// Settings that all sizes of a plan share.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Network {
@@ -25,7 +25,7 @@ struct Network {
     gbps: [u64; 3],
 }
 
-/// How large a run is.
+/// Size of a run.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Size {
@@ -33,7 +33,7 @@ struct Size {
     racks_per_pod: usize,
     servers_per_rack: usize,
     arrivals: Arrivals,
-    /// Where to stop, if not when all jobs have ended.
+    /// Slot at which to stop, if not when all jobs have ended.
     slots_max: Option<u64>,
 }
 
@@ -56,18 +56,18 @@ struct Choices {
     size: Size,
 }
 
-/// Who decides.
+/// Policy that decides.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Who {
-    Ours,
+    Pacing,
     Ccml,
     Mcs,
     Fair,
     Turns,
 }
 
-/// Everybody decides when a slot begins, and at once: ours has no use for the milliseconds that messages
+/// Everybody decides when a slot begins, and at once: the pacing plane has no use for the milliseconds that messages
 /// take on a network, and keeps only the order in which hosts come.
 pub(crate) fn settings() -> Settings {
     Settings {
@@ -107,7 +107,7 @@ impl Setup {
         let unknown = || point.context.mistake("a model has no such name, or no plan");
         let jobs = drawn.ok_or_else(unknown)?;
         let mut world = World::new(Cluster::new(self.shape(size), &settings), jobs, &rng);
-        let mut ours = Ours::new(&world, settings, &rng.stream("moments"));
+        let mut pacing = Pacing::new(&world, settings, &rng.stream("moments"));
         let begin: Instant = clock();
         let mut jobs_most = 0;
         let watch = |progress: &super::Progress| {
@@ -120,7 +120,7 @@ impl Setup {
             Ok::<bool, FigureError>(size.slots_max.is_none_or(|most| progress.slot < most))
         };
         match policy {
-            Who::Ours => world.run(&mut ours, watch),
+            Who::Pacing => world.run(&mut pacing, watch),
             Who::Ccml => world.run(&mut Ccml, watch),
             Who::Mcs => world.run(&mut Mcs, watch),
             Who::Fair => world.run(&mut Fair, watch),
@@ -131,7 +131,7 @@ impl Setup {
         let completions_s: Vec<f64> = world.completion_slots().into_iter().map(seconds).collect();
         let of = |values: &[f64], percent| percentile(values, percent).unwrap_or(f64::NAN);
         // How long decisions of MLCC took, and how many schedules tables refused.
-        let Ours { decisions_us, refusals, .. } = ours;
+        let Pacing { decisions_us, refusals, .. } = pacing;
         let numbers = [
             ("mean-completion-s", mean(&completions_s).unwrap_or(f64::NAN)),
             ("median-completion-s", of(&completions_s, 50.0)),

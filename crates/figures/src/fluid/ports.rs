@@ -3,7 +3,7 @@
 use super::fair::fill;
 use super::world::World;
 
-/// What servers' links have left in a slot.
+/// Bytes that servers' links have left in a slot.
 pub(crate) struct Ports {
     left: Vec<u64>,
 }
@@ -13,7 +13,7 @@ impl Ports {
         Ports { left: world.cluster.capacity().to_vec() }
     }
 
-    /// How long so much of each flow would take if nobody else were there, in slots.
+    /// Time that these volumes of flows would take if nobody else were there, in slots.
     pub(crate) fn alone(world: &World, flows: impl Iterator<Item = (usize, u64)>) -> f64 {
         Ports::new(world).slots(world, &flows.collect::<Vec<_>>())
     }
@@ -54,8 +54,8 @@ impl Ports {
     }
 }
 
-/// What the network makes of rates that were decided without looking at it: flows share links fairly,
-/// and what is left goes to whoever `may` have more.
+/// Bytes that the network carries of rates that were decided without looking at it: flows share links fairly, and what
+/// is left goes to flows that `may` have more.
 pub(crate) fn carry(world: &World, bytes: &mut [u64], may: impl Fn(usize) -> bool) {
     let granted: Vec<u64> = bytes.to_vec();
     let mut left = world.cluster.capacity().to_vec();

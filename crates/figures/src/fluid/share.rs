@@ -1,4 +1,4 @@
-//! Max-min fair shares of links, for flows that want no more than so much.
+//! Max-min fair shares of links, for flows that want no more than a given amount.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -38,7 +38,7 @@ struct Filling<'a, 'w> {
     rising: Vec<u64>,
     is_frozen: Vec<bool>,
     shares: Vec<u64>,
-    /// What happens at which level. A link's level may be too low, since others may have stopped; it
+    /// Flows and links to handle next, by level. A link's level may be too low, since others may have stopped; it
     /// is put back then.
     agenda: BinaryHeap<Reverse<(u64, What)>>,
 }

@@ -10,12 +10,12 @@ use super::fair::Fair;
 use super::jobs::{JobSpec, Kind, Trained};
 use super::mcs::Mcs;
 use super::measure::settings;
-use super::ours::Ours;
+use super::pacing::Pacing;
 use super::turns::Turns;
 use super::world::Policy;
 use super::*;
 
-/// What a server's link carries in a slot.
+/// Bytes that a server's link carries in a slot.
 const SLOT_BYTES: u64 = 75_000_000;
 
 fn shape(racks: usize, servers_per_rack: usize) -> Shape {
@@ -66,8 +66,8 @@ fn turns(_: &World) -> Box<dyn Policy> {
     Box::new(Turns)
 }
 
-fn ours(world: &World) -> Box<dyn Policy> {
-    Box::new(Ours::new(world, settings(), &Rng::new(2)))
+fn pacing(world: &World) -> Box<dyn Policy> {
+    Box::new(Pacing::new(world, settings(), &Rng::new(2)))
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_job_alone_takes_what_arithmetic_says() {
     }
     // Who decides before those it depends on learns of them a slot later.
     for jobs in [servers(), ring()] {
-        let slots = run(ours, shape(1, 6), jobs).completion_slots()[0];
+        let slots = run(pacing, shape(1, 6), jobs).completion_slots()[0];
         assert!((54.0..=3.0 * 20.0).contains(&slots), "{slots}");
     }
 }
@@ -138,8 +138,8 @@ fn turns_move_equal_jobs_apart_and_serve_the_shorter_one_first() {
 }
 
 #[test]
-fn ours_moves_equal_jobs_apart() {
-    let slots = run(ours, shape(1, 2), two_alike(10)).completion_slots();
+fn pacing_moves_equal_jobs_apart() {
+    let slots = run(pacing, shape(1, 2), two_alike(10)).completion_slots();
     let mean = (slots[0] + slots[1]) / 2.0;
     assert!(mean < 150.0, "{slots:?}: between 120 of taking turns and 180 of colliding");
 }
@@ -160,7 +160,7 @@ fn a_narrow_link_between_racks_is_shared() {
     for policy in [fair as fn(&World) -> Box<dyn Policy>, ccml, mcs, turns] {
         assert_eq!(run(policy, narrow, jobs()).completion_slots(), [9.0]);
     }
-    let slots = run(ours, narrow, jobs()).completion_slots()[0];
+    let slots = run(pacing, narrow, jobs()).completion_slots()[0];
     assert!((9.0..=11.0).contains(&slots), "{slots}");
 }
 
@@ -177,7 +177,7 @@ fn every_policy_ends_every_job_of_every_seed() {
             scattered: 0.4,
         };
         let arrivals = Arrivals { jobs: 25, gap_slots: 3.0, iterations: (1, 4) };
-        for policy in [fair as fn(&World) -> Box<dyn Policy>, ccml, mcs, turns, ours] {
+        for policy in [fair as fn(&World) -> Box<dyn Policy>, ccml, mcs, turns, pacing] {
             let jobs = mix.draw(&arrivals, 0.06, &Rng::new(seed)).unwrap();
             let world = run(policy, shape(3, 5), jobs);
             assert_eq!(world.completion_slots().len(), 25);

@@ -11,7 +11,7 @@ use super::jobs::JobSpec;
 
 /// Says what flows send.
 pub(crate) trait Policy {
-    /// A job has got its servers. It may be made to wait so many slots before it begins.
+    /// A job has got its servers. Returns the slots that it waits before it begins.
     fn admit(&mut self, _world: &World, _job: usize) -> u64 {
         0
     }
@@ -27,10 +27,10 @@ pub(crate) trait Policy {
     fn end(&mut self, _world: &World, _job: usize) {}
 }
 
-/// How far a run is.
+/// Progress of a run.
 pub(crate) struct Progress {
     pub(crate) slot: u64,
-    /// How many jobs have ended, and how many have servers.
+    /// Number of jobs that have ended, and number of jobs that have servers.
     pub(crate) ended: usize,
     pub(crate) running: usize,
 }
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Until all jobs have ended, or whoever watches says so.
+    /// Runs until all jobs have ended, or `watch` returns `false`.
     pub(crate) fn run<E>(
         &mut self,
         policy: &mut dyn Policy,
@@ -249,7 +249,7 @@ impl World {
     /// Nothing can be sent that its sender does not have yet.
     pub(crate) fn clip(&self, job: usize, bytes: &mut [u64]) {
         let flows = self.jobs[job].flows.clone();
-        // A ring is a circle: what one lacks, all after it may lack, too.
+        // A ring is a circle: what one lacks, all after it may lack as well.
         for flow in flows.clone().chain(flows) {
             let state = &self.flows[flow];
             let wanted = bytes[flow].min(state.remaining());

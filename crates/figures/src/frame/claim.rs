@@ -1,4 +1,4 @@
-//! What a paper says, what we measured, and when the two agree.
+//! Claims: the paper's value, our measurement, and the rule by which the two agree.
 
 use serde::Deserialize;
 use thalweg_report::format::{Unit, format_number};
@@ -9,7 +9,7 @@ pub struct Claim {
     text: String,
     paper: Value,
     unit: Unit,
-    ours: Ours,
+    measurement: Measurement,
 }
 
 /// A number, or words where a number does not say it.
@@ -18,7 +18,7 @@ pub struct Claim {
 pub enum Value {
     /// In the base of the claim's unit.
     Number(f64),
-    /// As they are to be read.
+    /// In words.
     Words(String),
 }
 
@@ -32,14 +32,14 @@ pub enum Rule {
     AtMost(f64),
     /// No further from `of` than that share of it.
     Within {
-        /// What it should be.
+        /// Expected value.
         of: f64,
         /// 0.1 for ten percent.
         share: f64,
     },
     /// Between `of` divided by the factor and `of` times the factor.
     WithinFactor {
-        /// What it should be, above zero.
+        /// Expected value, above zero.
         of: f64,
         /// At least 1.
         factor: f64,
@@ -47,7 +47,7 @@ pub enum Rule {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum Ours {
+enum Measurement {
     Number { value: f64, rule: Rule },
     Words { value: String, rule: String, holds: bool },
 }
@@ -57,23 +57,24 @@ impl Claim {
     pub fn measured(
         text: impl Into<String>,
         paper: impl Into<Value>,
-        ours: f64,
+        measured: f64,
         unit: Unit,
         rule: Rule,
     ) -> Claim {
-        let ours = Ours::Number { value: ours, rule };
-        Claim { text: text.into(), paper: paper.into(), unit, ours }
+        let measurement = Measurement::Number { value: measured, rule };
+        Claim { text: text.into(), paper: paper.into(), unit, measurement }
     }
 
     /// A claim that some numbers rise strictly in the order in which they are given.
     pub fn rising(
         text: impl Into<String>,
         paper: impl Into<Value>,
-        ours: &[f64],
+        measured: &[f64],
         unit: Unit,
     ) -> Claim {
-        let holds = ours.is_sorted_by(|one, next| one < next) && ours.iter().all(|v| v.is_finite());
-        let words: Vec<String> = ours.iter().map(|value| unit.format(*value)).collect();
+        let holds =
+            measured.is_sorted_by(|one, next| one < next) && measured.iter().all(|v| v.is_finite());
+        let words: Vec<String> = measured.iter().map(|value| unit.format(*value)).collect();
         Claim {
             unit,
             ..Claim::judged(text, paper, words.join(", "), "each above the one before", holds)
@@ -84,56 +85,56 @@ impl Claim {
     pub fn judged(
         text: impl Into<String>,
         paper: impl Into<Value>,
-        ours: impl Into<String>,
+        measured: impl Into<String>,
         rule: impl Into<String>,
         holds: bool,
     ) -> Claim {
-        let ours = Ours::Words { value: ours.into(), rule: rule.into(), holds };
-        Claim { text: text.into(), paper: paper.into(), unit: Unit::Plain, ours }
+        let measurement = Measurement::Words { value: measured.into(), rule: rule.into(), holds };
+        Claim { text: text.into(), paper: paper.into(), unit: Unit::Plain, measurement }
     }
 
-    /// What is claimed.
+    /// Text of the claim.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What the paper says.
+    /// Value in the paper.
     pub fn paper(&self) -> &Value {
         &self.paper
     }
 
-    /// What we measured.
+    /// Our measurement.
     pub fn ours(&self) -> Value {
-        match &self.ours {
-            Ours::Number { value, .. } => Value::Number(*value),
-            Ours::Words { value, .. } => Value::Words(value.clone()),
+        match &self.measurement {
+            Measurement::Number { value, .. } => Value::Number(*value),
+            Measurement::Words { value, .. } => Value::Words(value.clone()),
         }
     }
 
-    /// What the numbers measure.
+    /// Unit of the numbers.
     pub fn unit(&self) -> Unit {
         self.unit
     }
 
     /// The rule in words.
     pub fn rule(&self) -> String {
-        match &self.ours {
-            Ours::Number { rule, .. } => rule.words(self.unit),
-            Ours::Words { rule, .. } => rule.clone(),
+        match &self.measurement {
+            Measurement::Number { rule, .. } => rule.words(self.unit),
+            Measurement::Words { rule, .. } => rule.clone(),
         }
     }
 
-    /// Whether our measurement agrees.
+    /// True if our measurement agrees.
     pub fn holds(&self) -> bool {
-        match &self.ours {
-            Ours::Number { value, rule } => rule.accepts(*value),
-            Ours::Words { holds, .. } => *holds,
+        match &self.measurement {
+            Measurement::Number { value, rule } => rule.accepts(*value),
+            Measurement::Words { holds, .. } => *holds,
         }
     }
 }
 
 impl Rule {
-    /// Whether a number agrees.
+    /// True if a number agrees.
     pub fn accepts(self, value: f64) -> bool {
         value.is_finite()
             && match self {
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_said_in_the_unit_of_the_claim() {
+    fn rules_are_written_in_the_unit_of_the_claim() {
         assert_eq!(Rule::AtLeast(2.0).words(Unit::Ratio), "at least 2×");
         assert_eq!(Rule::AtMost(0.25).words(Unit::Percent), "at most 25%");
         let within = Rule::Within { of: 1_500.0, share: 0.05 };
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn rising_means_strictly() {
-        let rising = |ours: &[f64]| Claim::rising("it grows", "so it does", ours, Unit::Plain);
+        let rising = |values: &[f64]| Claim::rising("it grows", "so it does", values, Unit::Plain);
         assert!(rising(&[1.0, 2.0, 1_000.0]).holds());
         assert_eq!(rising(&[1.0, 2.0, 1_000.0]).ours(), "1, 2, 1,000".into());
         assert!(!rising(&[1.0, 1.0]).holds());

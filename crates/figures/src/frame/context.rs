@@ -1,4 +1,4 @@
-//! What a running figure is handed.
+//! Context of a running figure.
 
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use super::error::FigureError;
 use super::figure::Figure;
 use super::report::Settings;
 
-/// Is told how far a run is, from 0 to 1, and what it is at; breaks to end it. It may be called from
+/// Receives the progress of a run, from 0 to 1, and its current step; breaks to end it. It may be called from
 /// any thread.
 pub type Watch<'a> = dyn Fn(f64, &str) -> ControlFlow<()> + Sync + 'a;
 
@@ -17,14 +17,14 @@ pub type Watch<'a> = dyn Fn(f64, &str) -> ControlFlow<()> + Sync + 'a;
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) figure: &'static Figure,
-    /// Whether the plan's quick size is asked for.
+    /// True for the plan's quick size.
     pub(crate) quick: bool,
-    /// Where all randomness of the run comes from.
+    /// Seed of all randomness of the run.
     pub(crate) seed: u64,
-    /// How many threads [`Context::each`] may use. The findings must not depend on it.
+    /// Number of threads that [`Context::each`] may use. The findings must not depend on it.
     pub(crate) threads: usize,
     watch: &'a Watch<'a>,
-    /// Which part of the whole this is.
+    /// Part of the whole run, from here to `to`.
     from: f64,
     to: f64,
 }
@@ -45,7 +45,7 @@ impl<'a> Context<'a> {
         FigureError::Plan { figure: self.figure.name(), reason: reason.into() }
     }
 
-    /// The error of a run whose result is none.
+    /// The error of a run without a valid result.
     pub(crate) fn failed(&self, reason: impl Into<String>) -> FigureError {
         FigureError::Failed { figure: self.figure.name(), reason: reason.into() }
     }
@@ -125,7 +125,7 @@ pub(crate) struct Point<'a> {
     label: String,
 }
 
-/// How much of each item is done.
+/// Progress of each item.
 struct Shares {
     of_items: Vec<f64>,
     sum: f64,

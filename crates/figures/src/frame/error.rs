@@ -6,26 +6,26 @@ use thiserror::Error;
 /// Ends the run of a figure.
 #[derive(Debug, Error)]
 pub enum FigureError {
-    /// Whoever watches the run asked it to end.
+    /// The watcher of the run asked it to end.
     #[error("stopped before it was done")]
     Stopped,
     /// A plan is part of this crate, so this is our mistake.
     #[error("the plan of {figure} cannot be used: {reason}; correct crates/figures/plans")]
     Plan {
-        /// Whose plan it is.
+        /// Figure of the plan.
         figure: &'static str,
-        /// What is wrong with it.
+        /// Mistake in the plan.
         reason: String,
     },
-    /// A plan asks for a scenario that cannot be.
+    /// A plan asks for an invalid scenario.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// It ran, and the result is not one: a simulation got stuck, or broke its own laws.
     #[error("{figure} ran and failed: {reason}")]
     Failed {
-        /// Which figure.
+        /// Name of the figure.
         figure: &'static str,
-        /// What happened.
+        /// Reason of the failure.
         reason: String,
     },
 }
@@ -34,7 +34,7 @@ pub enum FigureError {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("there is no figure {name:?}{}; the figures are: {}", hint(*nearest), names.join(", "))]
 pub struct UnknownFigure {
-    /// What was asked for.
+    /// Name as it was given.
     pub name: String,
     /// A figure whose name is close to it.
     pub nearest: Option<&'static str>,

@@ -58,7 +58,7 @@ impl Figure {
         Figure { name, plan, run }
     }
 
-    /// What it is called on the command line: the paper, then the figure, such as `atp-table1`.
+    /// Name on the command line: the paper, then the figure, such as `atp-table1`.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -88,16 +88,16 @@ fn nearest(name: &str, names: &[&'static str]) -> Option<&'static str> {
     (edits * 2 <= name.chars().count()).then_some(best)
 }
 
-/// How many insertions, removals and replacements turn one word into the other.
+/// Number of insertions, removals and replacements that turn one word into the other.
 fn edits_between(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     // The edits from what was read of `from` to every beginning of `to`.
     let mut edits: Vec<usize> = (0..=to.len()).collect();
-    for (read, letter) in from.chars().enumerate() {
+    for (read, own) in from.chars().enumerate() {
         let mut diagonal = read;
         edits[0] = read + 1;
         for (index, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
+            let replaced = diagonal + usize::from(own != *other);
             diagonal = edits[index + 1];
             edits[index + 1] = replaced.min(diagonal + 1).min(edits[index] + 1);
         }
@@ -107,7 +107,7 @@ fn edits_between(from: &str, to: &str) -> usize {
 
 #[cfg(test)]
 impl Figure {
-    /// What its plan holds at one of its sizes.
+    /// Settings of its plan at one of its sizes.
     pub(crate) fn form<F: DeserializeOwned>(&self, quick: bool) -> F {
         Plan::of(self).unwrap().settings(self, quick).unwrap()
     }

@@ -1,14 +1,14 @@
-//! What a run of a figure gives back.
+//! Results of a figure's run.
 
 use thalweg_report::plot::Chart;
 use thalweg_report::table::Table;
 
 use super::claim::Claim;
 
-/// What one seed showed.
+/// Results of one seed.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Findings {
-    /// What the paper says beside what we measured. Every seed has the same claims in the same order.
+    /// Values of the paper beside our measurements. Every seed has the same claims in the same order.
     pub claims: Vec<Claim>,
     /// The drawings. The first one is the figure.
     pub plots: Vec<Plot>,
@@ -19,9 +19,9 @@ pub struct Findings {
 /// A chart and one sentence about it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plot {
-    /// What is drawn. Series from the paper stand beside ours where it has numbers.
+    /// The drawing. Series from the paper stand beside the measured ones where it has numbers.
     pub chart: Chart,
-    /// What to see in it.
+    /// Observation to make in it.
     pub caption: String,
 }
 
@@ -30,7 +30,7 @@ pub struct Plot {
 pub struct Listing {
     /// The numbers.
     pub table: Table,
-    /// What they are.
+    /// Meaning of the numbers.
     pub caption: String,
 }
 

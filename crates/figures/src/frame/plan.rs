@@ -1,4 +1,4 @@
-//! What a figure is run with.
+//! Plans of figures.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -26,24 +26,24 @@ pub struct Plan {
     quick: Table,
 }
 
-/// What a figure is, for lists and titles.
+/// Description of a figure, for lists and titles.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Heading {
-    /// What is shown.
+    /// Result in a few words.
     pub title: String,
-    /// Where it was published: `ATP, Table 1`.
+    /// Place of publication: `ATP, Table 1`.
     pub paper: String,
-    /// What it shows, in one line.
+    /// Contents, in one line.
     pub about: String,
-    /// How long the full size takes on a machine with two cores, roughly.
+    /// Duration of the full size on a machine with two cores, roughly.
     pub full_run_s: f64,
     /// The same for the quick size.
     pub quick_run_s: f64,
-    /// What the paper's figure shows and ours does not.
+    /// Parts of the paper's figure that this one does not show.
     #[serde(default)]
     pub not_measured: Vec<String>,
-    /// Where our set-up departs from the paper's, and what a reader should know.
+    /// Differences of our set-up from the paper's, and other remarks for readers.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -54,7 +54,7 @@ impl Plan {
         toml::from_str(figure.plan()).map_err(|error| mistake(figure, &error))
     }
 
-    /// What the figure is.
+    /// Description of the figure.
     pub fn heading(&self) -> &Heading {
         &self.heading
     }

@@ -9,49 +9,49 @@ use super::figure::Figure;
 use super::findings::Findings;
 use super::plan::{Heading, Plan};
 
-/// How a figure is to be run.
+/// Settings of a figure's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Whether to take the plan's quick size.
+    /// True for the plan's quick size.
     pub quick: bool,
     /// The first seed.
     pub seed: u64,
-    /// How many seeds, each one above the last; 0 counts as 1.
+    /// Number of seeds, each one above the last; 0 counts as 1.
     pub seeds: u32,
     /// Threads at work.
     pub threads: usize,
 }
 
-/// What came of it.
+/// Results of a figure's run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
     /// The figure's name.
     pub name: &'static str,
-    /// What the figure is.
+    /// Description of the figure.
     pub heading: Heading,
     /// The text of its plan, for the record.
     pub plan: &'static str,
-    /// Whether this is the quick size.
+    /// True for the quick size.
     pub quick: bool,
     /// The seeds and what each one showed; at least one.
     pub runs: Vec<(u64, Findings)>,
-    /// How long it took, where somebody measured it.
+    /// Duration, if it was measured.
     pub seconds: Option<f64>,
 }
 
 /// A claim over all seeds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Verdict {
-    /// What is claimed.
+    /// Text of the claim.
     pub text: String,
-    /// What the paper says.
+    /// Value in the paper.
     pub paper: Value,
-    /// What we measured: of several numbers the middle one (of two in the middle the smaller), of
-    /// several texts the first.
+    /// Our measurement: of several numbers the middle one (of two in the middle the smaller), of several texts the
+    /// first.
     pub ours: Value,
-    /// What every seed measured.
+    /// Measurement of every seed.
     pub values: Vec<Value>,
-    /// What the numbers measure.
+    /// Unit of the numbers.
     pub unit: Unit,
     /// When the claim holds.
     pub rule: String,
@@ -107,7 +107,7 @@ impl Report {
         self.runs[0].0
     }
 
-    /// What the first seed showed: its drawings stand for all.
+    /// Findings of the first seed: its drawings stand for all.
     pub fn first(&self) -> &Findings {
         &self.runs[0].1
     }
@@ -118,7 +118,7 @@ impl Report {
         claims.map(|index| self.verdict(index)).collect()
     }
 
-    /// Whether every claim holds over every seed.
+    /// True if every claim holds over every seed.
     pub fn holds(&self) -> bool {
         self.runs.iter().all(|(_, findings)| findings.claims.iter().all(Claim::holds))
     }
@@ -140,7 +140,7 @@ impl Report {
 }
 
 impl Verdict {
-    /// Whether the claim holds over every seed.
+    /// True if the claim holds over every seed.
     pub fn holds(&self) -> bool {
         self.held == self.values.len()
     }

@@ -1,4 +1,4 @@
-//! What is drawn for a round: who computes where, when jobs begin, and what flows beside them.
+//! Random choices of a round: hosts of jobs, moments at which they begin, and flows beside them.
 
 use serde::Deserialize;
 use thalweg_core::Rng;
@@ -11,7 +11,7 @@ use super::Setup;
 pub(super) struct Job {
     pub(super) name: String,
     pub(super) model: String,
-    /// What an iteration sums: published sizes.
+    /// Megabytes that an iteration sums, as published.
     pub(super) megabytes: f64,
     pub(super) workers: usize,
     /// Parameter servers. Without them it is a ring.
@@ -30,13 +30,13 @@ pub(super) struct Beside {
     lasting_ms: [f64; 2],
     /// Of the link.
     share: f64,
-    /// How long there are such flows: longer than any run.
+    /// End of such flows: later than any run.
     until_ms: f64,
 }
 
-/// Where a job is, and when it begins.
+/// Hosts of a job, and the moment at which it begins.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Seat {
+pub(super) struct Placement {
     pub(super) workers: Vec<u32>,
     pub(super) servers: Vec<u32>,
     pub(super) start_ms: f64,
@@ -46,11 +46,11 @@ pub(super) struct Seat {
 const SPREAD_MS: f64 = 500.0;
 
 impl Setup {
-    /// A seat for every job: workers on hosts with accelerators to spare, servers anywhere.
-    pub(super) fn seats(&self, rng: &Rng) -> Vec<Seat> {
+    /// A placement for every job: workers on hosts with accelerators to spare, servers anywhere.
+    pub(super) fn placements(&self, rng: &Rng) -> Vec<Placement> {
         let mut rng = rng.stream("seats");
         let mut free = vec![self.network.gpus_per_host; self.network.hosts as usize];
-        let seat = |job: &Job| {
+        let placement = |job: &Job| {
             let mut hosts = shuffled(self.network.hosts, &mut rng);
             // Even loads first, as schedulers do; the shuffle decides among equals.
             hosts.sort_by_key(|host| std::cmp::Reverse(free[*host as usize]));
@@ -59,9 +59,9 @@ impl Setup {
                 free[host as usize] = free[host as usize].saturating_sub(1);
             }
             let servers = shuffled(self.network.hosts, &mut rng).into_iter().take(job.servers);
-            Seat { workers, servers: servers.collect(), start_ms: rng.uniform() * SPREAD_MS }
+            Placement { workers, servers: servers.collect(), start_ms: rng.uniform() * SPREAD_MS }
         };
-        self.jobs.iter().map(seat).collect()
+        self.jobs.iter().map(placement).collect()
     }
 
     /// The flows beside jobs as a table, with divided times.

@@ -8,7 +8,7 @@ use thalweg_fabric::LinkId;
 use thalweg_fabric::trace::{Incident, Tracer};
 use thalweg_wire::{Kind, peek};
 
-use super::draw::{Job, Seat};
+use super::draw::{Job, Placement};
 use super::run::run;
 use super::testbed::Testbed;
 use super::{Choices, Network};
@@ -19,17 +19,17 @@ use crate::{FigureError, Point};
 const WATCHED: u32 = 0;
 const UPLINK: LinkId = LinkId(0);
 
-/// Who has less than this share of the link does not send.
+/// Share of the link below which a job or flow does not send.
 const SENDS: f64 = 0.01;
 
-/// What a plan holds besides the study.
+/// Settings of a plan besides the study.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Rates {
     network: Network,
     gbps: f64,
     divisor: f64,
-    /// How long rates are averaged over.
+    /// Time over which rates are averaged.
     bin_ms: f64,
     /// When the flow begins that belongs to no job.
     flow_at_ms: f64,
@@ -74,15 +74,15 @@ impl Rates {
         point: &Point<'_>,
     ) -> Result<Vec<Bin>, FigureError> {
         // Each job goes from the watched server to one of its own.
-        let seat =
-            |host: u32| Seat { workers: vec![WATCHED, host], servers: vec![], start_ms: 0.0 };
-        let seats = [seat(1), seat(2)];
-        let (seated, flows) = match has_flow {
-            false => (vec![(0, &seats[0]), (1, &seats[1])], None),
-            true => (vec![(0, &seats[0])], Some(self.flow())),
+        let placement =
+            |host: u32| Placement { workers: vec![WATCHED, host], servers: vec![], start_ms: 0.0 };
+        let placements = [placement(1), placement(2)];
+        let (placed, flows) = match has_flow {
+            false => (vec![(0, &placements[0]), (1, &placements[1])], None),
+            true => (vec![(0, &placements[0])], Some(self.flow())),
         };
         let testbed = Testbed { network: &self.network, divisor: self.divisor, jobs: &self.jobs };
-        let scenario = testbed.scenario(choices, &seated, flows, point)?;
+        let scenario = testbed.scenario(choices, &placed, flows, point)?;
         let bin_ps = (self.bin_ms * 1e9 / self.divisor) as u64;
         let counted = Counted { bin_ps: bin_ps.max(1), bins: Arc::default() };
         run(&scenario, point, Some(Box::new(counted.clone())), |share| share)?;
@@ -99,20 +99,20 @@ impl Rates {
         format!("start_us,src,dst,bytes\n{start_us:.3},{WATCHED},1,{bytes:.0}\n")
     }
 
-    /// The share of the link that so many bytes in a bin are.
+    /// Share of the link that the bytes of a bin are.
     fn share(&self, bytes: u64) -> f64 {
         let room = self.gbps * 1e6 / 8.0 * self.bin_ms / self.divisor;
         bytes as f64 / room
     }
 
-    /// How much of what the second sends leaves while the first sends, too.
+    /// Part of the second's bytes that leave while the first sends as well.
     fn meeting(&self, bins: &[Bin]) -> f64 {
         let sum = |bins: &mut dyn Iterator<Item = &Bin>| bins.map(|bin| bin[1]).sum::<u64>();
         let meeting = sum(&mut bins.iter().filter(|bin| self.share(bin[0]) > SENDS));
         meeting as f64 / sum(&mut bins.iter()) as f64
     }
 
-    /// What the second has of half a link while both send.
+    /// Share that the second has of half a link while both send.
     fn fairness(&self, bins: &[Bin]) -> f64 {
         let both = bins.iter().filter(|bin| bin.iter().all(|&bytes| self.share(bytes) > SENDS));
         let shares: Vec<f64> = both.map(|bin| 2.0 * self.share(bin[1])).collect();

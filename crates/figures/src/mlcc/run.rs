@@ -6,25 +6,25 @@ use thalweg_report::stats::Sample;
 use thalweg_scenario::{Ending, Outcome, Scenario};
 use thalweg_stack::PacingStats;
 
-use super::draw::{Job, Seat};
+use super::draw::{Job, Placement};
 use super::{Choices, Setup};
 use crate::runs::{run_until, sound};
 use crate::study::Measured;
 use crate::{FigureError, Point};
 
-/// What the rounds of a cell gave. Times are those of the testbed: multiplied back.
+/// Results of the rounds of a cell. Times are those of the testbed: multiplied back.
 #[derive(Default)]
 pub(super) struct Rounds {
     /// From beginning to end of every job of every round.
     pub(super) completions_us: Vec<f64>,
-    /// How long iterations took, job by job.
+    /// Durations of iterations, job by job.
     pub(super) iterations_us: Vec<Vec<f64>>,
     resent: u64,
     dropped: u64,
     /// Bits of flows beside jobs that have ended, and the time of all runs.
     others_bits: f64,
     runs_s: f64,
-    /// What schedulers did, if there were any.
+    /// Counters of schedulers, if there were any.
     pacing: Option<PacingStats>,
 }
 
@@ -67,13 +67,13 @@ impl Setup {
         let runs = self.rounds * together.len() as u64;
         for round in 0..self.rounds {
             let rng = Rng::new(point.context.seed).substream("round", round);
-            let seats = self.seats(&rng);
+            let placements = self.placements(&rng);
             for (at, jobs) in (0..).zip(&together) {
-                let seated: Vec<(usize, &Seat)> =
-                    jobs.iter().map(|&job| (job, &seats[job])).collect();
+                let placed: Vec<(usize, &Placement)> =
+                    jobs.iter().map(|&job| (job, &placements[job])).collect();
                 let beside = self.beside.as_ref().filter(|_| choices.has_others);
                 let flows = beside.map(|beside| self.flows_beside(beside, choices.gbps, &rng));
-                let scenario = testbed.scenario(choices, &seated, flows, point)?;
+                let scenario = testbed.scenario(choices, &placed, flows, point)?;
                 if let Some(ideal) = choices.ideal {
                     let spans = scenario.in_order(ideal.into(), point.context.seed);
                     self.keep_spans(&mut rounds, jobs, &spans);

@@ -3,12 +3,12 @@
 use thalweg_scenario::Scenario;
 use thalweg_workload::models;
 
-use super::draw::{Job, Seat};
+use super::draw::{Job, Placement};
 use super::{Choices, Network, Rules};
 use crate::shrink::model_json;
 use crate::{FigureError, Point, runs};
 
-/// What runs have in common.
+/// Common settings of runs.
 #[derive(Clone, Copy)]
 pub(super) struct Testbed<'a> {
     pub(super) network: &'a Network,
@@ -20,24 +20,24 @@ pub(super) struct Testbed<'a> {
 /// Tensors that are summed together, on the testbed.
 const BUCKET_MB: f64 = 64.0;
 
-/// What servers get at a time, on the testbed.
+/// Megabytes that servers get at a time, on the testbed.
 const PARTITION_MB: f64 = 4.096;
 
-/// What scenarios call the table of other flows.
+/// Name of the table of other flows in scenarios.
 const FLOWS: &str = "flows";
 
 impl Testbed<'_> {
-    /// Some of the jobs on their seats, and other flows as a table.
+    /// Scenario of some of the jobs on their hosts, and other flows as a table.
     pub(super) fn scenario(
         &self,
         choices: &Choices,
-        seated: &[(usize, &Seat)],
+        placed: &[(usize, &Placement)],
         flows: Option<String>,
         point: &Point<'_>,
     ) -> Result<Scenario, FigureError> {
         let mut text = self.network_tables(choices);
-        for &(job, seat) in seated {
-            text += &self.job_table(&self.jobs[job], seat, choices.computing);
+        for &(job, placement) in placed {
+            text += &self.job_table(&self.jobs[job], placement, choices.computing);
         }
         if flows.is_some() {
             text += &format!("[[traffic]]\n[traffic.list]\ncsv = \"{FLOWS}\"\n");
@@ -95,12 +95,12 @@ impl Testbed<'_> {
         )
     }
 
-    fn job_table(&self, job: &Job, seat: &Seat, computing: f64) -> String {
+    fn job_table(&self, job: &Job, placement: &Placement, computing: f64) -> String {
         let us = |ms: f64| ms * 1e3 / self.divisor;
         let compute_ms = job.compute_ms * computing;
-        let (collective, servers, chunk_mb) = match seat.servers.is_empty() {
-            true => ("ring", String::new(), BUCKET_MB / seat.workers.len() as f64),
-            false => ("server", format!("servers = {:?}\n", seat.servers), PARTITION_MB),
+        let (collective, servers, chunk_mb) = match placement.servers.is_empty() {
+            true => ("ring", String::new(), BUCKET_MB / placement.workers.len() as f64),
+            false => ("server", format!("servers = {:?}\n", placement.servers), PARTITION_MB),
         };
         let kb = |mb: f64| mb * 1e3 / self.divisor;
         format!(
@@ -108,13 +108,13 @@ impl Testbed<'_> {
              workers = {:?}\n{servers}iterations = {}\nforward = \"{:.3}us\"\nbackward = \"{:.3}us\"\n\
              bucket = \"{:.3}KB\"\nchunk = \"{:.3}KB\"\nstart = \"{:.3}us\"\n",
             job.name,
-            seat.workers,
+            placement.workers,
             job.iterations,
             us(compute_ms / 3.0),
             us(compute_ms * 2.0 / 3.0),
             kb(BUCKET_MB),
             kb(chunk_mb),
-            us(seat.start_ms),
+            us(placement.start_ms),
         )
     }
 

@@ -14,18 +14,21 @@ fn form(figure: &str, quick: bool) -> Of<Setup> {
 fn workers_of_a_job_are_apart_and_no_host_has_more_than_it_can() {
     let setup = form("mlcc-8", false).bench;
     for seed in 0..200 {
-        let seats = setup.seats(&Rng::new(seed));
-        assert_eq!(seats, setup.seats(&Rng::new(seed)));
+        let placements = setup.placements(&Rng::new(seed));
+        assert_eq!(placements, setup.placements(&Rng::new(seed)));
         let mut used = [0; 6];
-        for (job, seat) in setup.jobs.iter().zip(&seats) {
-            assert_eq!((seat.workers.len(), seat.servers.len()), (job.workers, job.servers));
-            for hosts in [&seat.workers, &seat.servers] {
+        for (job, placement) in setup.jobs.iter().zip(&placements) {
+            assert_eq!(
+                (placement.workers.len(), placement.servers.len()),
+                (job.workers, job.servers)
+            );
+            for hosts in [&placement.workers, &placement.servers] {
                 let mut apart = hosts.clone();
                 apart.sort_unstable();
                 apart.dedup();
                 assert_eq!(apart.len(), hosts.len(), "{hosts:?}");
             }
-            seat.workers.iter().for_each(|&host| used[host as usize] += 1);
+            placement.workers.iter().for_each(|&host| used[host as usize] += 1);
         }
         assert!(used.iter().all(|&used| used <= setup.network.gpus_per_host), "{used:?}");
     }

@@ -69,7 +69,7 @@ fn ours(claim: &Verdict) -> Value {
     ours
 }
 
-/// What a number of this unit counts.
+/// Name of a unit.
 fn unit_name(unit: Unit) -> &'static str {
     match unit {
         Unit::Plain => "number",

@@ -42,7 +42,7 @@ fn comparison(report: &Report) -> Section {
     let card = Card::new(label, format!("{held} of {}", verdicts.len()))
         .note("claims agree with the paper")
         .tone(tone);
-    Section::new("The paper beside ours")
+    Section::new("The paper's values and the measured ones")
         .cards([card])
         .paragraph(verdict(report))
         .table(claims_table(report), "")

@@ -9,7 +9,7 @@ fn findings(speed_up: f64) -> Findings {
     let bars = Chart::new("Speed-up, by model")
         .x(Axis::categories("model", ["VGG, \"16\"", "ResNet"]))
         .y(Axis::linear("speed-up").unit(Unit::Ratio))
-        .series(Series::bars("ours", [speed_up, 1.25]));
+        .series(Series::bars("thalweg", [speed_up, 1.25]));
     let line = Chart::new("Goodput").series(Series::line("paper", vec![(1.0, 9.5)]));
     Findings {
         claims: vec![
@@ -32,7 +32,7 @@ fn report(speed_ups: &[f64]) -> Report {
             full_run_s: 1.0,
             quick_run_s: 1.0,
             not_measured: vec!["the testbed".to_owned()],
-            notes: vec!["ours is a simulation".to_owned()],
+            notes: vec!["this is a simulation".to_owned()],
         },
         plan: "",
         quick: false,
@@ -84,10 +84,10 @@ fn text_has_claims_series_gaps_and_the_verdict() {
     for line in [
         "Nobody, Figure 1, seed 7, full size",
         "VGG gains        1.5×   1.6×  at least 1.4×  yes",
-        "  - Speed-up, by model: ours (2 points)",
+        "  - Speed-up, by model: thalweg (2 points)",
         "  - Goodput: paper (1 point)",
         "not measured:\n  - the testbed",
-        "notes:\n  - ours is a simulation",
+        "notes:\n  - this is a simulation",
         "sample: holds: all 2 claims\n",
     ] {
         assert!(printed.contains(line), "{line:?} is missing in:\n{printed}");
@@ -97,8 +97,8 @@ fn text_has_claims_series_gaps_and_the_verdict() {
 #[test]
 fn csv_has_a_line_for_every_point() {
     let expected = "chart,series,x,y\n\
-                    \"Speed-up, by model\",ours,\"VGG, \"\"16\"\"\",1.6\n\
-                    \"Speed-up, by model\",ours,ResNet,1.25\n\
+                    \"Speed-up, by model\",thalweg,\"VGG, \"\"16\"\"\",1.6\n\
+                    \"Speed-up, by model\",thalweg,ResNet,1.25\n\
                     Goodput,paper,1,9.5\n";
     assert_eq!(csv(&report(&[1.6])), expected);
 }

@@ -5,7 +5,7 @@ use thalweg_report::table::{Style, Table};
 use super::{claims_table, roughly, size, verdict};
 use crate::{Figure, FigureError, Findings, Plan, Report};
 
-/// A report: the paper beside ours, what is drawn, what is missing, and the verdict.
+/// A report: the paper's values beside the measured ones, drawings, gaps, and the verdict.
 pub fn text(report: &Report, style: Style) -> String {
     let first = report.first();
     let heading = &report.heading;

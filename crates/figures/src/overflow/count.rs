@@ -1,4 +1,4 @@
-//! Which packets a cautious worker keeps from the switch, and for how many it had no reason.
+//! Packets that a cautious worker keeps from the switch, and packets that it had no reason to keep.
 
 use std::ops::AddAssign;
 
@@ -18,9 +18,9 @@ pub(super) struct Job {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Counts {
     pub(super) packets: u64,
-    /// Those with a value beyond the bound.
+    /// Packets with a value beyond the bound.
     pub(super) flagged: u64,
-    /// Those of the flagged whose sum over all workers would have fitted.
+    /// Flagged packets whose sum over all workers would have fitted.
     pub(super) false_positives: u64,
 }
 

@@ -96,7 +96,7 @@ impl Draws {
         }
     }
 
-    /// How many trials fail before the first that succeeds.
+    /// Number of trials that fail before the first that succeeds.
     fn failures_before_success(&mut self, chance: f64) -> u64 {
         // The cast cuts off what lies beyond the range.
         (libm::log(self.above_zero()) / libm::log1p(-chance)) as u64

@@ -29,7 +29,7 @@ impl Counted {
         }))
     }
 
-    /// The shares, of so many packets and so many important ones.
+    /// Shares of lost packets, given the numbers of packets and of important ones.
     fn of(&self, (packets, important): (u64, u64)) -> [f64; 3] {
         let (lost, lost_important) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let share =

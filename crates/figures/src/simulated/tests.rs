@@ -159,10 +159,10 @@ fn every_arm_of_qclimb_brings_all_flows_to_their_end() {
 }
 
 #[test]
-fn ours_holds_its_speed_and_a_ring_of_flows_does_not() {
+fn servers_with_loss_bounds_hold_their_speed_and_a_ring_of_flows_does_not() {
     let claims = Context::unwatched("mlt-15", 7, 2).findings().unwrap().claims;
-    let [ours, _, ring] = &claims[..] else { panic!("three claims: {claims:?}") };
-    assert!(ours.holds() && ring.holds(), "{claims:?}");
+    let [servers, _, ring] = &claims[..] else { panic!("three claims: {claims:?}") };
+    assert!(servers.holds() && ring.holds(), "{claims:?}");
 }
 
 #[test]

@@ -124,7 +124,7 @@ pub(crate) enum Over {
 }
 
 impl Over {
-    /// The value that counts; not a number if there is none that is finite.
+    /// The value that counts; not a number if no value is finite.
     pub(crate) fn of(self, values: impl IntoIterator<Item = f64>) -> f64 {
         let value = |sample: Sample| match self {
             Over::Largest => sample.max(),
@@ -232,7 +232,7 @@ impl Formula {
         study.product(&study.order, &at.but(&self.at).but(&self.than)).is_ok()
     }
 
-    /// Its value among the cells at `at`, each against the one that differs by `than`. What the formula says
+    /// Value among the cells at `at`, each against the one that differs by `than`. What the formula says
     /// itself goes first.
     pub(super) fn value(&self, results: &Results<'_>, at: &At, than: &At) -> Result<f64, String> {
         let (at, than) = (at.but(&self.at), than.but(&self.than));

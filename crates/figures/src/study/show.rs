@@ -49,7 +49,7 @@ pub(super) fn each<S: Show>(results: &Results<'_>, parts: &[S]) -> Result<Vec<S:
 /// A claim: what a paper says, and what decides whether we agree.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct Said {
+pub(super) struct Statement {
     text: String,
     /// Words that are a number once choices have been put into them are that number.
     paper: Value,
@@ -89,7 +89,7 @@ enum RuleOrName {
     Rule(Rule),
 }
 
-impl Said {
+impl Statement {
     pub(super) fn formulas(&self) -> Vec<Formula> {
         self.value.clone()
     }
@@ -106,7 +106,7 @@ impl RuleOrName {
     }
 }
 
-impl Show for Said {
+impl Show for Statement {
     type Shown = Claim;
 
     fn each(&self) -> &[String] {

@@ -1,4 +1,4 @@
-//! What the time series of a run say.
+//! Statistics of the time series of a run.
 
 use super::{Interval, Merges};
 
@@ -20,8 +20,8 @@ pub(super) fn convergence(intervals: &[Interval], first: usize) -> (f64, f64) {
     (server_share(&intervals[begin..end]), server_share(&intervals[last_quarter..]))
 }
 
-/// How many additions the switch makes for a job in an interval, on average, while all other jobs
-/// send, and while at least one does not. `None` where one of these never happens.
+/// Number of additions that the switch makes for a job in an interval, on average, while all other jobs send, and while
+/// at least one does not. `None` where one of these never happens.
 ///
 /// Intervals in which the job itself starts or stops do not count.
 pub(super) fn with_and_without(intervals: &[Interval]) -> Option<(f64, f64)> {

@@ -20,7 +20,7 @@ const GUIDE: &str = include_str!("../../../../docs/figures.md");
 fn names_are_unique_and_typable() {
     let names: BTreeSet<&str> = all().iter().map(|figure| figure.name()).collect();
     assert_eq!(names.len(), all().len());
-    let is_typable = |letter: char| letter.is_ascii_lowercase() || "-0123456789".contains(letter);
+    let is_typable = |typed: char| typed.is_ascii_lowercase() || "-0123456789".contains(typed);
     assert!(names.iter().all(|name| name.chars().all(is_typable)), "{names:?}");
 }
 
@@ -98,8 +98,8 @@ fn the_record_has_all_sixteen_combinations_of_planes() {
         return;
     }
     let subset = |number: usize| -> String {
-        let letters = "ADPT".chars().enumerate();
-        letters.map(|(bit, letter)| if number >> bit & 1 == 1 { letter } else { '·' }).collect()
+        let planes = "ADPT".chars().enumerate();
+        planes.map(|(bit, plane)| if number >> bit & 1 == 1 { plane } else { '·' }).collect()
     };
     let expected: BTreeSet<String> = (0..16).map(subset).collect();
     let record = Record::read("ours-16").expect("it is committed");
@@ -150,17 +150,18 @@ fn assert_promises(report: &Report) {
     assert_eq!(document["seed"], 1, "{name}");
     assert_eq!(document["quick"], true, "{name}");
     let list = |key: &str| document[key].as_array().unwrap_or_else(|| panic!("{name}: {key}"));
-    let (paper, ours) = (list("paper"), list("ours"));
-    assert!(!paper.is_empty() && paper.len() == ours.len(), "{name}");
-    for (paper, ours) in paper.iter().zip(ours) {
-        assert!(paper["claim"].is_string() && paper["claim"] == ours["claim"], "{name}");
+    let (paper, measured) = (list("paper"), list("ours"));
+    assert!(!paper.is_empty() && paper.len() == measured.len(), "{name}");
+    for (paper, measured) in paper.iter().zip(measured) {
+        assert!(paper["claim"].is_string() && paper["claim"] == measured["claim"], "{name}");
         let is_value = |value: &Value| value.is_number() || value.is_string();
-        assert!(is_value(&paper["value"]) && is_value(&ours["value"]), "{name}: {ours}");
-        assert!(ours["rule"].is_string(), "{name}: {ours}");
+        assert!(is_value(&paper["value"]) && is_value(&measured["value"]), "{name}: {measured}");
+        assert!(measured["rule"].is_string(), "{name}: {measured}");
     }
-    let texts: BTreeSet<&str> = ours.iter().filter_map(|claim| claim["claim"].as_str()).collect();
-    assert_eq!(texts.len(), ours.len(), "{name} makes a claim twice");
-    let holds = ours.iter().all(|claim| claim["holds"].as_bool().expect("yes or no"));
+    let texts: BTreeSet<&str> =
+        measured.iter().filter_map(|claim| claim["claim"].as_str()).collect();
+    assert_eq!(texts.len(), measured.len(), "{name} makes a claim twice");
+    let holds = measured.iter().all(|claim| claim["holds"].as_bool().expect("yes or no"));
     assert_eq!(document["holds"], holds, "{name}");
     assert!(!list("series").is_empty(), "{name} draws nothing");
 }

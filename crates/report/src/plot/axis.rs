@@ -1,9 +1,9 @@
-//! What the caller says about an axis.
+//! Settings of an axis.
 
 use super::scale;
 use crate::format::Unit;
 
-/// How values are spread along an axis.
+/// Distribution of values along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Equal distances are equal differences.
@@ -63,7 +63,7 @@ impl Axis {
         self
     }
 
-    /// What the axis is called.
+    /// Label of the axis.
     pub fn label(&self) -> &str {
         &self.label
     }

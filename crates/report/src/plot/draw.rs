@@ -130,7 +130,7 @@ const AXIS_OPACITY: f64 = 0.55;
 /// Half a symbol: what stands on the frame is not cut in two.
 const MARGIN_PX: f64 = 5.0;
 
-/// Which end of a text its place is.
+/// End of a text that its position refers to.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,

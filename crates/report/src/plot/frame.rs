@@ -1,4 +1,4 @@
-//! What goes where: the axes fitted to the data, and the drawing divided among its parts.
+//! Layout: the axes fitted to the data, and the drawing divided among its parts.
 
 use super::Chart;
 use super::axis::{Axis, Scale};
@@ -86,7 +86,7 @@ impl Frame {
         }
     }
 
-    /// Where a point is drawn; `None` when the axes cannot show it.
+    /// Position of a point in the drawing; `None` when the axes cannot show it.
     pub(super) fn place(&self, point: (f64, f64)) -> Option<(f64, f64)> {
         let x = self.x.domain.fraction(point.0)?;
         let y = self.y.domain.fraction(point.1)?;
@@ -207,7 +207,7 @@ fn widest_px(ticks: &[Tick]) -> f64 {
     ticks.iter().map(|tick| width_px(&tick.label, SMALL_PX)).fold(0.0, f64::max)
 }
 
-/// Whether labels that are centred on their ticks keep a distance.
+/// True if labels that are centred on their ticks keep a distance.
 fn have_room(ticks: &[Tick], axis_px: f64) -> bool {
     ticks.windows(2).all(|pair| {
         let distance = (pair[1].fraction - pair[0].fraction) * axis_px;

@@ -1,4 +1,4 @@
-//! Where the names of the series stand.
+//! Positions of the names of the series.
 
 use super::Chart;
 use super::text::{SMALL_PX, shorten, width_px};

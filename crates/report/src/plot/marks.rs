@@ -57,7 +57,7 @@ fn path(out: &mut Markup, index: usize, commands: &str) {
     ));
 }
 
-/// Path commands; a point that cannot be drawn ends a stretch, and the next one begins a new one.
+/// Path commands; a point without a position ends a stretch, and the next one begins a new one.
 fn line_path(series: &Series, frame: &Frame) -> String {
     let mut commands = String::new();
     let places: Vec<Option<(f64, f64)>> =
@@ -123,7 +123,7 @@ fn point_title(chart: &Chart, series: &Series, (x, y): (f64, f64)) -> String {
     format!("{}: {x}, {}", series.name, chart.y.unit.format(y))
 }
 
-/// How bars share their slots.
+/// Widths and offsets of bars in their slots.
 struct BarLayout {
     /// For each series that is drawn as bars, its place in a group.
     order: Vec<Option<usize>>,

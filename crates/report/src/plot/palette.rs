@@ -1,7 +1,7 @@
 //! Colours, dashes and symbols that tell series apart.
 
 /// Blue, vermilion, green, purple, orange, sky and grey: the colours of Okabe and Ito, without the
-/// yellow that cannot be read on white. Pages brighten them for dark screens.
+/// yellow, which is hard to read on white. Pages brighten them for dark screens.
 const COLORS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#b8609a", "#dd9400", "#4ba6dc", "#808080"];
 

@@ -5,7 +5,7 @@ use super::scale::{Domain, transform};
 use super::ticks::{self, Step};
 use crate::format::{Unit, format_number, group_thousands, power_of_ten, superscript};
 
-/// What is drawn of an axis.
+/// Drawn parts of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ruler {
     pub(super) domain: Domain,

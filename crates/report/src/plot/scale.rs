@@ -15,7 +15,7 @@ pub(super) fn transform(scale: Scale, value: f64) -> Option<f64> {
     }
 }
 
-/// What is shown of an axis, in transformed values: `low < high`, both finite.
+/// Visible range of an axis, in transformed values: `low < high`, both finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Domain {
     pub(super) scale: Scale,
@@ -37,13 +37,13 @@ impl Domain {
         Self { scale, low, high }
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high end, outside of that where it is not
-    /// shown. `None` when the scale cannot show it.
+    /// Position of a value: 0 at the low end, 1 at the high end, outside of that where it is not shown. `None` when the
+    /// scale cannot show it.
     pub(super) fn fraction(&self, value: f64) -> Option<f64> {
         transform(self.scale, value).map(|place| (place - self.low) / (self.high - self.low))
     }
 
-    /// Whether a tick at this value belongs on the axis.
+    /// True if a tick at this value belongs on the axis.
     pub(super) fn shows(&self, value: f64) -> bool {
         self.fraction(value).is_some_and(|part| (-1e-6..=1.0 + 1e-6).contains(&part))
     }

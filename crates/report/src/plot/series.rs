@@ -1,12 +1,12 @@
-//! What the caller says about a series.
+//! Settings and points of a series.
 
 use super::thin;
 use crate::stats::{Histogram, Sample};
 
-/// How a series is drawn.
+/// Shape of a series in the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Straight lines from point to point.
+    /// Lines from point to point.
     Line,
     /// A value holds until the next point.
     Step,
@@ -38,7 +38,7 @@ impl Series {
         Self { name: name.into(), mark, points }
     }
 
-    /// Straight lines from point to point.
+    /// Lines from point to point.
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self::new(name, Mark::Line, points)
     }
@@ -97,12 +97,12 @@ impl Series {
         Self::new(name, Mark::Step, thin::extremes(points, Self::MAX_TIME_POINTS))
     }
 
-    /// What the legend says.
+    /// Name in the legend.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How the series is drawn.
+    /// Shape of the series in the drawing.
     pub fn mark(&self) -> Mark {
         self.mark
     }

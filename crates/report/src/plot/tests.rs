@@ -182,7 +182,7 @@ fn units_are_written_once_on_linear_axes_and_at_every_tick_on_logarithmic_ones()
 }
 
 #[test]
-fn a_range_that_cannot_be_shown_is_ignored() {
+fn an_invalid_range_is_ignored() {
     let with = |axis: Axis| {
         Chart::new("").x(axis).series(Series::line("a", vec![(1.0, 1.0), (9.0, 2.0)])).to_svg()
     };
@@ -259,7 +259,7 @@ fn a_chart_says_what_it_was_given() {
     let chart = Chart::new("bars")
         .x(Axis::categories("model", ["a", "b"]))
         .y(Axis::linear("speed-up"))
-        .series(Series::bars("ours", [1.0, 2.0]));
+        .series(Series::bars("thalweg", [1.0, 2.0]));
     assert_eq!((chart.x_axis().label(), chart.y_axis().label()), ("model", "speed-up"));
     assert_eq!(chart.all_series()[0].points(), [(0.0, 1.0), (1.0, 2.0)]);
     let names = [0.0, 1.0, 2.0, 0.5, -1.0, f64::NAN].map(|x| chart.x_axis().category(x));

@@ -1,4 +1,4 @@
-//! How text is measured, cut, and how coordinates are written.
+//! Measuring and cutting of text, and formatting of coordinates.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};

@@ -1,4 +1,4 @@
-//! Where ticks stand: on 1, 2 or 5 times a power of ten.
+//! Positions of ticks: on 1, 2 or 5 times a power of ten.
 
 use crate::format::power_of_ten;
 

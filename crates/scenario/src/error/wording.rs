@@ -1,11 +1,11 @@
-//! What the reader of TOML says, in the words of people who write scenario files.
+//! Error messages of the TOML reader, in the words of people who write scenario files.
 
 /// Says what to change. `place` is the text that the message is about. Messages that are not known
 /// stay as they are.
 pub(super) fn for_people(message: &str, place: &str) -> String {
-    for (theirs, ours) in WHOLE {
-        if message == theirs {
-            return ours.to_owned();
+    for (original, plain) in WHOLE {
+        if message == original {
+            return plain.to_owned();
         }
     }
     if message == "duplicate key" {
@@ -55,7 +55,7 @@ const WHOLE: [(&str, &str); 6] = [
     ),
 ];
 
-/// What a type of the program is called outside of it.
+/// Name of a type for people who write files.
 fn kind(expected: &str) -> &str {
     match expected {
         "u16" => "a whole number from 0 to 65535",
@@ -75,8 +75,8 @@ mod tests {
     use super::for_people;
 
     #[test]
-    fn people_are_told_what_to_write() {
-        for (theirs, ours) in [
+    fn messages_name_what_to_write() {
+        for (original, plain) in [
             ("missing field `load`", "`load` is missing: add it"),
             (
                 "unknown field `laod`, expected one of `load`, `sizes`",
@@ -94,7 +94,7 @@ mod tests {
             ),
             ("unclosed table, expected `]`", "unclosed table, expected `]`"),
         ] {
-            assert_eq!(for_people(theirs, "here"), ours);
+            assert_eq!(for_people(original, "here"), plain);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How the workers and servers of a job agree, before they begin.
+//! Agreement of a job's workers and servers on a set-up, before they begin.
 
 use std::sync::Arc;
 

@@ -20,10 +20,10 @@ use crate::error::Mistake;
 use crate::plan::{Aggregation, DeliveryPlan, delivery};
 use crate::simulated::{SimulatedHost, SimulatedParticipant};
 
-/// How many chunks of a server a worker may have on the way, where front layers go first.
+/// Most chunks of one server that a worker may have in flight where front layers go first.
 const LAYERS_AT_ONCE: u32 = 64;
 
-/// What all jobs of a scenario have in common.
+/// Settings that all jobs of a scenario have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct Stage<'a> {
     pub(crate) topology: &'a Topology,
@@ -58,14 +58,14 @@ impl Stage<'_> {
     }
 }
 
-/// Who plays in one job of a run.
+/// Participants of one job of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Cast {
     pub(crate) id: JobId,
     pub(crate) part: Part,
 }
 
-/// What the machines of a job have agreed on.
+/// Set-up that the machines of a job have agreed on.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Aggregation(Arc<Setup>),
@@ -134,7 +134,7 @@ impl Cast {
         }
     }
 
-    /// What the hosts have counted: workers by rank, then those that only serve. `at` asks a host with
+    /// Counters of the hosts: workers by rank, then hosts that only serve. `at` asks a host with
     /// [`stats_at`](Cast::stats_at).
     pub(crate) fn stats(
         &self,
@@ -150,7 +150,7 @@ impl Cast {
         (workers, job.servers.iter().copied().filter_map(used).collect())
     }
 
-    /// What one host has counted, as a worker and as a server of in-network aggregation.
+    /// Counters of one host, as a worker and as a server of in-network aggregation.
     pub(crate) fn stats_at(&self, host: &SimulatedHost) -> (WorkerStats, Option<server::Stats>) {
         let server = host.server().and_then(|server| server.stats_of(self.id));
         (WorkerStats::of(host, self.id), server)
@@ -175,7 +175,7 @@ impl Cast {
                 let chunk_bytes = job.chunk.map_or(config.chunk_bytes, Bytes::as_u64);
                 let mut config = parameter_server::Config { flow, chunk_bytes, ..config.at(node) };
                 if let Some(bounded) = &job.delivery {
-                    // Layers can only overtake each other where several are on the way.
+                    // Layers can only overtake each other where several are in flight.
                     (config.chunks_in_flight, config.pushes_at_once) =
                         (LAYERS_AT_ONCE, LAYERS_AT_ONCE);
                     config.delivery = Some(self.delivery(*bounded, (stage, job), node));
@@ -209,7 +209,7 @@ impl Cast {
         Ok(Some(SimulatedParticipant::Product(participant)))
     }
 
-    /// How messages of one host travel where a part may be lost.
+    /// Delivery options of one host's messages where a part may be lost.
     fn delivery(
         &self,
         bounded: Bounded,

@@ -1,4 +1,4 @@
-//! What each host sends for a job in an iteration, for schedulers to plan.
+//! Flows of each host for a job in an iteration, for schedulers to plan.
 //!
 //! Numbers of flows, for W workers and S servers: with parameter servers, gradients of worker w to server s
 //! have w × S + s, and results of server s to worker w come after all of those; a ring's member has its rank.
@@ -11,11 +11,11 @@ use thalweg_stack::{PacedFlow, PacedJob};
 use super::cast::{Part, Stage};
 use super::{Job, VALUE_BYTES};
 
-/// Of an iteration, how far a worker may be ahead of the slowest where switches sum. All of it: news of the slowest
-/// are a slot old, so a tighter limit would hold everybody back.
+/// Of an iteration, how far a worker may be ahead of the slowest where switches sum. All of it: reports of the slowest
+/// are a slot old, so a tighter limit would hold every worker back.
 const WINDOW_PART: u64 = 1;
 
-/// What a host sends for a job. `None` where nobody plans it.
+/// Flows of a host for a job; `None` if nothing plans them.
 pub(super) fn paced(part: &Part, job: &Job, stage: Stage<'_>, node: NodeId) -> Option<PacedJob> {
     stage.pacing?;
     let round: u64 = job.script.tensors.iter().map(|tensor| tensor.values * VALUE_BYTES).sum();

@@ -1,4 +1,4 @@
-//! Which switches may sum for a worker.
+//! Switches that may sum for a worker.
 
 use thalweg_core::NodeId;
 use thalweg_fabric::Topology;

@@ -1,4 +1,4 @@
-//! What a run made of a job.
+//! Results of one job of a run.
 
 use thalweg_aggregate::server;
 use thalweg_core::{NodeId, Span, Time};
@@ -6,40 +6,40 @@ use thalweg_core::{NodeId, Span, Time};
 use super::Collective;
 use super::stats::WorkerStats;
 
-/// What a run made of a job.
+/// Results of one job of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobRecord {
-    /// What kind of a job it was.
+    /// Kind of the job.
     pub kind: JobKind,
-    /// What was trained; `all-reduce` if nothing was.
+    /// Name of the trained model, or `all-reduce`.
     pub model: String,
-    /// How the tensors were summed.
+    /// Collective that summed the tensors.
     pub collective: Collective,
-    /// How many hosts had tensors.
+    /// Number of hosts that had tensors.
     pub workers: usize,
-    /// How long a worker computes in every iteration.
+    /// Computing time of a worker in every iteration.
     pub compute: Span,
     /// When it was to start.
     pub start: Time,
-    /// How many iterations, or rounds, were asked for.
+    /// Number of iterations, or rounds, in the scenario.
     pub planned_iterations: u64,
-    /// How long each that was completed took: from the first worker's start until the last worker had
-    /// all sums. A worker starts its next one when it has its own sums, so they may overlap.
+    /// Duration of each completed iteration: from the first worker's start until the last worker had all sums. A worker
+    /// starts its next one when it has its own sums, so they may overlap.
     pub iterations: Vec<Span>,
     /// When sums came, by rank, in order of time.
     pub sums_at: Vec<Vec<Time>>,
     /// Bytes of tensors whose sums came, by rank.
     pub summed_bytes: Vec<u64>,
-    /// What the workers counted, by rank. Of a collective without switches and with servers, also the
+    /// Counters of the workers, by rank. Of a collective without switches and with servers, also the
     /// servers that are no workers, after the workers.
     pub stats: Vec<WorkerStats>,
-    /// What its servers of in-network aggregation counted.
+    /// Counters of its servers of in-network aggregation.
     pub servers: Vec<ServerUse>,
     /// Why it ended early, if it did.
     pub failure: Option<String>,
 }
 
-/// What kind of a job it is.
+/// Kind of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JobKind {
     /// Iterations that compute and exchange gradients.
@@ -49,7 +49,7 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// What files call it.
+    /// Name in files.
     pub const fn name(self) -> &'static str {
         match self {
             JobKind::Training => "training",
@@ -63,7 +63,7 @@ impl JobKind {
 pub struct ServerUse {
     /// The host.
     pub host: NodeId,
-    /// Its counters.
+    /// Counters of the server.
     pub stats: server::Stats,
 }
 
@@ -77,7 +77,7 @@ impl JobRecord {
         (seconds > 0.0).then(|| bytes as f64 / self.workers as f64 / seconds)
     }
 
-    /// What all its hosts counted.
+    /// Sum of the counters of all hosts.
     pub fn total(&self) -> WorkerStats {
         let mut sum = WorkerStats::default();
         self.stats.iter().for_each(|one| sum += one);

@@ -10,7 +10,7 @@ use super::script::{Place, Ready};
 use super::stats::WorkerStats;
 use super::{Job, ServerUse, VALUE_BYTES};
 
-/// A job in motion. It decides what is handed over when; whoever runs it does that.
+/// A job in motion. It decides which tensor is handed over when; its caller hands it over.
 #[derive(Clone, Debug)]
 pub(crate) struct JobRun<'a> {
     job: &'a Job,
@@ -30,7 +30,7 @@ pub(crate) struct JobRun<'a> {
 #[derive(Clone, Copy, Debug)]
 struct OpenRound {
     started: Time,
-    /// How many workers have not ended it.
+    /// Number of workers that have not ended it.
     unfinished: usize,
 }
 
@@ -89,7 +89,7 @@ impl<'a> JobRun<'a> {
         self.missing_bytes[rank] += coverage.missing_of(rank as u32).unwrap_or(0) * VALUE_BYTES;
     }
 
-    /// Whether every worker has every sum.
+    /// True if every worker has every sum.
     pub(crate) fn is_over(&self) -> bool {
         self.places.iter().all(|place| place.is_over(&self.job.script))
     }
@@ -99,7 +99,7 @@ impl<'a> JobRun<'a> {
         self.summed_bytes.get(rank).copied()
     }
 
-    /// What it did so far.
+    /// Results so far.
     pub(crate) fn into_record(
         self,
         mut stats: Vec<WorkerStats>,

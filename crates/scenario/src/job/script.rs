@@ -14,13 +14,13 @@ use std::collections::VecDeque;
 
 use thalweg_core::{Span, Time};
 
-/// What every worker of a job does.
+/// Steps of every worker of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Script {
     /// The tensors of a round, in the order in which they get ready.
     pub(crate) tensors: Vec<Ready>,
     pub(crate) rounds: u64,
-    /// How many rounds may be open at once.
+    /// Most rounds that may be open at once.
     pub(crate) open_rounds: u64,
     /// Parts of the forward pass, each of which waits for sums of the round before. Empty if a round only starts as a whole.
     pub(crate) forward: Vec<Forward>,
@@ -136,12 +136,12 @@ impl Place {
         (self.ended - before, self.start_round(now, script))
     }
 
-    /// How many rounds have ended.
+    /// Number of rounds that have ended.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
     }
 
-    /// Whether all rounds have ended.
+    /// True if all rounds have ended.
     pub(crate) fn is_over(&self, script: &Script) -> bool {
         self.ended == script.rounds
     }

@@ -1,4 +1,4 @@
-//! What a participant of a job has counted, whatever the collective.
+//! Counters of a participant of a job, for every collective.
 
 use thalweg_collective::Counters;
 use thalweg_core::{JobId, counters};
@@ -7,7 +7,7 @@ use thalweg_stack::Participant;
 use crate::simulated::{SimulatedHost, SimulatedParticipant};
 
 counters! {
-    /// What one host has counted for one job. What a collective does not have is 0.
+    /// Counters of one host for one job. A counter that a collective does not have is 0.
     pub struct WorkerStats {
         /// Packets with values that were sent again because they seemed lost.
         pub resent: u64,
@@ -17,13 +17,13 @@ counters! {
         pub repairs: u64,
         /// Fragments that nothing came for in time.
         pub timeouts: u64,
-        /// How often a congestion mark halved the window.
+        /// Number of times a congestion mark halved the window.
         pub mark_halvings: u64,
-        /// How often a loss halved the window.
+        /// Number of times a loss halved the window.
         pub loss_halvings: u64,
         /// Bytes that did not arrive, of messages and sums that were complete without them.
         pub lost_bytes: u64,
-        /// Bytes that may be on the way now.
+        /// Bytes that may be in flight now.
         pub window_bytes: u64,
     }
 }

@@ -36,7 +36,7 @@ pub fn outcome(scenario: &Scenario, outcome: &Outcome) -> Value {
     })
 }
 
-/// What schedulers did.
+/// Counters of schedulers.
 fn pacing(stats: &PacingStats) -> Value {
     json!({
         "plans": stats.plans,
@@ -47,7 +47,7 @@ fn pacing(stats: &PacingStats) -> Value {
     })
 }
 
-/// What became of the order of flows' packets, and of those that were lost.
+/// Order of flows' packets, and losses.
 fn order(outcome: &Outcome) -> Value {
     let arrivals = &outcome.arrivals;
     let ends = || outcome.flows.iter().filter_map(|flow| flow.end);

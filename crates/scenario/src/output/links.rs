@@ -8,10 +8,10 @@ use crate::scenario::Scenario;
 /// All links of one kind.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LinkGroup {
-    /// What they are called.
+    /// Name of the group.
     #[serde(rename = "links")]
     pub name: &'static str,
-    /// How many there are.
+    /// Number of links.
     pub count: usize,
     /// Mean share of the time that they were busy.
     pub mean_use: f64,

@@ -55,7 +55,7 @@ pub fn classes(outcome: &Outcome) -> Table {
         .into()
 }
 
-/// How long the iterations of jobs took, and what it cost.
+/// Table of the iterations of jobs: duration and cost.
 pub fn jobs(outcome: &Outcome) -> Table {
     let none = || "–".to_owned();
     let span = |job: &JobRecord, of: fn(&Sample) -> f64| {
@@ -93,7 +93,7 @@ fn iterations(job: &JobRecord) -> String {
     }
 }
 
-/// What the programs of switches did.
+/// Table of the counters of switches' programs.
 pub fn switches(scenario: &Scenario, outcome: &Outcome) -> Table {
     let counted = outcome.switches.iter().map(|switch| {
         let (program, counts) = match &switch.stats {
@@ -119,7 +119,7 @@ pub fn switches(scenario: &Scenario, outcome: &Outcome) -> Table {
     table.into()
 }
 
-/// What the servers of in-network aggregation did.
+/// Table of the counters of servers of in-network aggregation.
 pub fn servers(scenario: &Scenario, outcome: &Outcome) -> Table {
     let servers = outcome.jobs.iter().enumerate().flat_map(|(number, job)| {
         job.servers.iter().map(move |server| (number, server.host, &server.stats))
@@ -134,7 +134,7 @@ pub fn servers(scenario: &Scenario, outcome: &Outcome) -> Table {
         .into()
 }
 
-/// How busy the links were.
+/// Table of the use of links.
 pub fn links(scenario: &Scenario, outcome: &Outcome) -> Table {
     Table::by_column(link_groups(scenario, outcome))
         .left("links", |group| group.name.to_owned())
@@ -147,7 +147,7 @@ pub fn links(scenario: &Scenario, outcome: &Outcome) -> Table {
         .into()
 }
 
-/// What became of the packets, in one line.
+/// Packets that were sent, delivered and dropped, in one line.
 pub fn packets(outcome: &Outcome) -> String {
     let stats = &outcome.stats;
     let dropped: Vec<String> = DropReason::ALL
@@ -167,7 +167,7 @@ pub fn packets(outcome: &Outcome) -> String {
     )
 }
 
-/// What schedulers did, in one line.
+/// Counters of schedulers, in one line.
 fn pacing(stats: &PacingStats) -> String {
     format!(
         "plans: {} made, {} without an answer, {} refused; {} of what was planned for a slot left in it",
@@ -178,7 +178,7 @@ fn pacing(stats: &PacingStats) -> String {
     )
 }
 
-/// How the run went, in one line.
+/// End of the run and its totals, in one line.
 pub fn headline(outcome: &Outcome) -> String {
     let what = match (outcome.jobs.len(), outcome.flows.len()) {
         (0, flows) => many(flows, "flow"),

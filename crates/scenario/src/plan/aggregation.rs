@@ -16,10 +16,10 @@ use super::control::{self, QUEUE_TARGET};
 use crate::error::Mistake;
 use crate::file::{AggregationTable, ImportanceWord, IndexingWord, NumericWord, RecoveryWord};
 
-/// What the paper multiplies gradients with.
+/// Factor of gradients in the paper.
 const DEFAULT_SCALE: f32 = 1e8;
 
-/// How jobs and switches aggregate, checked.
+/// Settings of aggregation in jobs and switches, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregation {
     /// Parameters of every job.
@@ -27,7 +27,7 @@ pub(crate) struct Aggregation {
     pub(crate) worker: worker::Config,
     pub(crate) stale_after: Span,
     ask_gap: Option<Span>,
-    /// How many levels of switches may sum, from the worker's rack to the server's.
+    /// Number of levels of switches that may sum, from the worker's rack to the server's.
     pub(crate) levels: u32,
     /// Of each job with a static pool, where the file says it.
     pub(crate) slots: Option<u32>,

@@ -14,7 +14,7 @@ use crate::file::{
 /// 1 and 5 ms are of the published 60.
 const DECIDE_AFTER_PART: u64 = 60;
 const DECIDE_SPREAD_PART: u64 = 12;
-/// In short slots no sooner than this, unless it is more than that part of them: words wait in queues, too.
+/// Earliest decision in short slots, unless it is more than that part of them: messages also wait in queues.
 const ANSWERED_AFTER: Span = Span::from_us(200);
 const ANSWERED_PART: u64 = 8;
 
@@ -86,7 +86,7 @@ fn price_per_mille(price: Option<f64>) -> Result<Option<u32>, Mistake> {
     Ok(Some((price * 1_000.0) as u32))
 }
 
-/// What leads from a switch to each host: of several equal links, all together.
+/// Links from a switch to each host: several equal links count together.
 pub(crate) fn ways(topology: &Topology, switch: NodeId) -> Vec<Option<Way>> {
     let mut named: Vec<Vec<NodeId>> = Vec::new();
     let hosts = (0..topology.hosts()).map(NodeId);

@@ -17,12 +17,12 @@ use crate::file::{
     ThresholdsWord, TransportTable,
 };
 
-/// How flows get their priorities, or the sizes that they are ranked by.
+/// Source of flows' priorities, or of the sizes that flows are ranked by.
 #[derive(Clone, Debug)]
 pub(crate) struct Priorities {
     /// None where the transport ranks flows by their sizes.
     pub(crate) tagging: Option<Tagging>,
-    /// What is learned before the run, by those who use it.
+    /// Learning before the run, for users of forests.
     pub(crate) learning: Option<Learning>,
     /// Counting of all flows between two hosts together, in place of each flow.
     pub(crate) connections: Option<Counting>,
@@ -37,7 +37,7 @@ pub(crate) enum Counting {
     ForEver,
 }
 
-/// What a forest learns from, and what flows tell of themselves.
+/// Flows that a forest learns from, and features of flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Learning {
     pub(crate) flows: u32,
@@ -57,7 +57,7 @@ const MAX_LEARNED: u32 = 1_000_000;
 /// Reads sizes.
 pub(crate) type ReadSizes<'a> = &'a dyn Fn(&SizesTable) -> Result<SizeDistribution, Mistake>;
 
-/// How flows get their priorities; `None` if all are alike.
+/// Source of flows' priorities; `None` if all flows are alike.
 pub(crate) fn priorities(
     file: &File,
     protocol: &Protocol,
@@ -135,7 +135,7 @@ fn check_path(file: &File) -> Result<(), Mistake> {
     Err(Mistake::at("loss-detection", message))
 }
 
-/// Who ranks flows by their sizes knows them, or believes what a forest says.
+/// Sizes for transports that rank flows: the true ones, or estimates of a forest.
 // spec: Q-12
 fn believed(table: &TransportTable, sizes: ReadSizes<'_>) -> Result<Option<Priorities>, Mistake> {
     let Some(hints) = &table.hints else { return none(table) };
@@ -213,7 +213,7 @@ fn learning(table: &HintsTable, sizes: ReadSizes<'_>) -> Result<Learning, Mistak
     Ok(learning)
 }
 
-/// How many flows a forest learns from, by default: enough for ten trees of depth ten.
+/// Default number of flows that a forest learns from: enough for ten trees of depth ten.
 const LEARNED_FLOWS: u32 = 20_000;
 
 impl Learning {

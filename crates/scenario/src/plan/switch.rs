@@ -8,8 +8,8 @@ use super::has_job_classes;
 use crate::error::Mistake;
 use crate::file::{EcnWord, File, QueuesWord, SwitchTable};
 
-/// What `queues = "urgency"` has without a word about buffers, as published: ranks decide little where
-/// nobody has to wait long.
+/// Buffer of `queues = "urgency"` where the file gives none, as published: ranks decide little where no packet has to
+/// wait long.
 const URGENCY_BUFFER_BYTES: u64 = 36_000;
 
 /// Share of a link that jobs out of their turn have.
@@ -155,7 +155,7 @@ fn only_where_it_means_something(table: &SwitchTable) -> Result<(), Mistake> {
     }
     if table.drop_unmarkable && table.ecn_threshold.is_none() && table.ecn_thresholds.is_none() {
         let message =
-            "nothing is to be marked: give ecn-threshold or ecn-thresholds, or take this away";
+            "no packet is ever marked: give ecn-threshold or ecn-thresholds, or take this away";
         return Err(Mistake::at("drop-unmarkable", message));
     }
     let word = match queues {

@@ -18,7 +18,7 @@ use crate::ideal::{Ideal, PacketSizes};
 use crate::simulated::{Deliveries, SimulatedTransport};
 use crate::traffic::Traffic;
 
-/// How hosts send their flows.
+/// Transport of the hosts' flows.
 #[derive(Clone, Debug)]
 pub(crate) enum Protocol {
     /// By windows, under this control.
@@ -27,7 +27,7 @@ pub(crate) enum Protocol {
     Pfabric(pfabric::Config),
     Homa {
         config: homa::Config,
-        /// Whether the file has its priorities. Otherwise they balance the sizes of the traffic.
+        /// True if the file gives the priorities. Otherwise they balance the sizes of the traffic.
         is_given: bool,
     },
     /// As tensors of which a part may be lost.
@@ -40,11 +40,11 @@ pub(crate) enum Protocol {
 /// Packets of a queue that cuts what comes on top, as published for NDP.
 const NDP_QUEUE_PACKETS: u32 = 8;
 
-/// pFabric waits so many round trips for an answer, as published.
+/// Round trips that pFabric waits for an answer, as published.
 const PFABRIC_ROUND_TRIPS: u64 = 3;
 
 impl Protocol {
-    /// What it is called in files.
+    /// Name in files.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Protocol::Windows(_) => "windows",
@@ -101,7 +101,7 @@ impl Protocol {
     }
 }
 
-/// How many flows Homa's priorities are balanced for.
+/// Number of flows that Homa's priorities are balanced for.
 const BALANCED_FLOWS: u64 = 20_000;
 
 impl Protocol {
@@ -120,7 +120,7 @@ impl Protocol {
     }
 }
 
-/// How flows travel. Windows and waits that the file leaves out follow from the longest way between
+/// Transport of flows. Windows and waits that the file leaves out follow from the longest way between
 /// two hosts.
 pub(crate) fn protocol(
     table: &TransportTable,
@@ -239,7 +239,7 @@ fn longest_way(messages: &MessageConfig, topology: &Topology) -> (Span, u32) {
     (round_trip, packets as u32)
 }
 
-/// How many ways lead from the first host's switch to others.
+/// Number of links from the first host's switch to other switches.
 fn paths(topology: &Topology) -> u8 {
     let links = topology.links_out(topology.edge_of(NodeId(0)));
     let up = links.iter().filter(|link| !topology.is_host(topology.link_ends(**link).1));

@@ -1,4 +1,4 @@
-//! Who takes part in a job.
+//! Hosts that take part in a job.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Whether there are such hosts, each named once.
+    /// Checks that the hosts exist and that each is named once.
     pub(super) fn nodes(&self, key: &str, hosts: &[u32]) -> Result<Vec<NodeId>, Mistake> {
         let mut seen = BTreeSet::new();
         for (index, &host) in hosts.iter().enumerate() {

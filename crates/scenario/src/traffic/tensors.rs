@@ -9,7 +9,7 @@ use crate::error::Mistake;
 use crate::file::TensorsTable;
 use crate::job::VALUE_BYTES;
 
-/// What parameter servers cut gradients into where the file does not say it, as in training jobs.
+/// Chunk size of gradients at parameter servers where the file gives none, as in training jobs.
 const CHUNK: Bytes = Bytes::new(4_096_000);
 
 impl Setting<'_> {

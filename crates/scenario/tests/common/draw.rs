@@ -59,7 +59,7 @@ impl Drawn {
     }
 }
 
-/// What faults and flows need to know of a topology.
+/// Size of a topology, for faults and flows.
 struct Shape {
     hosts: u64,
     nodes: u64,
@@ -161,8 +161,8 @@ impl Draw {
     /// Switches in a ring with some shortcuts, so that equally short paths differ.
     fn list(&mut self) -> Shape {
         let (hosts, switches) = (self.within(2, 6), self.within(2, 5));
-        let names = |letter: char, count: u64| {
-            (0..count).map(|number| format!("\"{letter}{number}\"")).collect::<Vec<_>>().join(", ")
+        let names = |prefix: char, count: u64| {
+            (0..count).map(|number| format!("\"{prefix}{number}\"")).collect::<Vec<_>>().join(", ")
         };
         self.line(format!(
             "[topology.list]\nhosts = [{}]\nswitches = [{}]\ncables = [",
@@ -317,7 +317,7 @@ impl Draw {
         ));
     }
 
-    /// Some hosts work, and where servers are needed some others or the same serve.
+    /// Hosts that work, and others or the same that serve where servers are needed.
     fn members(&mut self, hosts: u64) {
         let collective = self.one_of(&["aggregate", "aggregate", "rack-only", "server", "ring"]);
         let first = self.within(0, hosts - 1);

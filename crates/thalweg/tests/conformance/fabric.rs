@@ -10,7 +10,7 @@ use thalweg_collective::Event as SumEvent;
 use thalweg_core::{JobId, NodeId, Rate, Span, Time};
 use thalweg_fabric::topology::{CableSpec, OneSwitch};
 use thalweg_fabric::{
-    Config, Director, Door, Effect, Fabric, Hosts, Limit, Outage, Pause, Place, Program, Rule,
+    Config, Director, Effect, Fabric, Hosts, Intercept, Limit, Outage, Pause, Place, Program, Rule,
 };
 use thalweg_flow::Endpoint;
 use thalweg_stack::{Event, Participant, TrainingHost};
@@ -112,7 +112,7 @@ fn host(node: NodeId, job: &Job, setup: &Arc<Setup>, server: NodeId) -> Training
 fn program(node: NodeId) -> Program {
     let config = switch::Config { secrets: Some(SECRET.into()), ..switch::Config::new(node) };
     let machine = Switch::new(config).expect("the settings are right");
-    Program { machine: Box::new(machine), door: Door::Addressed }
+    Program { machine: Box::new(machine), intercept: Intercept::Addressed }
 }
 
 fn faults(job: &Job) -> Vec<Rule> {

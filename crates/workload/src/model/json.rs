@@ -18,7 +18,7 @@ pub enum ModelError {
     /// It is not JSON, or a key is missing or of the wrong type.
     #[error("the model is not readable: {0}")]
     Syntax(#[from] serde_json::Error),
-    /// Its content makes no sense.
+    /// The content makes no sense.
     #[error("{0}")]
     Content(String),
 }

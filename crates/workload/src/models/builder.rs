@@ -14,8 +14,7 @@ struct Listed {
     name: String,
     tensors: Vec<(&'static str, u64)>,
     forward_flops: u64,
-    /// Whether the backward pass finishes the last listed tensor first, as that of a matrix product
-    /// does with its bias.
+    /// True if the backward pass finishes the last listed tensor first, as that of a matrix product does with its bias.
     last_ready_first: bool,
 }
 

@@ -9,7 +9,7 @@ from torch import nn
 
 # Values of a packet, as the transport cuts tensors.
 PACKET_VALUES = 352
-# How the transport finds its threshold: from one packet in so many, and from so many at least.
+# How the transport finds its threshold: from one packet in `_SAMPLE_EVERY`, and from `_LEAST_SAMPLE` at least.
 _SAMPLE_EVERY, _LEAST_SAMPLE = 20, 16
 
 # Which packets may be lost, and which of them first.
@@ -112,7 +112,7 @@ class Drop:
         return lost
 
     def _count(self, subject: int, name: tuple[int, str]) -> int:
-        """How many of so many packets are lost now. Fractions wait for the next call."""
+        """Number of packets, of `subject`, that are lost now. Fractions wait for the next call."""
         # Every worker and tensor begins elsewhere, so that not all lose their packet in the same round.
         due = self._due.setdefault(name, torch.rand((), generator=self._draw).item()) + self.loss * subject
         count = min(int(due), subject)

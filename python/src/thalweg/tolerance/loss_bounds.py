@@ -44,7 +44,7 @@ def loss_bound(
     of right answers in a test. :class:`~thalweg.tolerance.Trainer` is one.
 
     Quality is the same if its mean over the seeds is at most `tolerance` below the lossless mean. A mode ends
-    at the first of `losses` at which it is not. `progress` is told of every loss that was tried.
+    at the first of `losses` at which it is not. `progress` gets a line for every loss that was tried.
     """
     losses = sorted(losses)
     _check(losses, seeds, tolerance, modes)

@@ -14,7 +14,7 @@ Curves = typing.Mapping[str, typing.Sequence[tuple[float, typing.Sequence[float]
 Scale = typing.Callable[[float], float]
 _WIDTH, _HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 40, 50
-# Told apart by those who see no red or no green, too.
+# Also people who see no red or no green can distinguish them.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 
 

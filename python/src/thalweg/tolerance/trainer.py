@@ -73,7 +73,7 @@ class Trainer:
     def curve(
         self, drop: Drop, seed: int, *, every: int, rounds: int | None = None
     ) -> typing.Iterator[float]:
-        """Trains, and tells the quality after every so many rounds."""
+        """Trains, and yields the quality after every `every` rounds."""
         inputs, answers = self.data
         torch.manual_seed(seed)
         model = self.model().to(inputs.device)

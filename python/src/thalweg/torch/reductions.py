@@ -20,7 +20,7 @@ _NAMES = {
 
 
 class Reduction:
-    """One reduction of a group of so many ranks."""
+    """One reduction of a group with a given number of ranks."""
 
     def __init__(self, opts: typing.Any, ranks: int) -> None:
         self._set_up(dist.ReduceOp.SUM if opts is None else opts.reduceOp, ranks)

@@ -40,7 +40,7 @@ pub(in crate::top) fn server_text(completed: u64) -> String {
     )
 }
 
-/// A daemon that told this, and half a second later that.
+/// A daemon with two answers, half a second apart.
 #[expect(clippy::disallowed_methods, reason = "an instant is made from another")]
 pub(in crate::top) fn watched(address: &str, texts: [Option<String>; 2]) -> Watched {
     let start = Instant::now();

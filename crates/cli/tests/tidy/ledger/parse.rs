@@ -9,7 +9,7 @@ use crate::mentions::is_id;
 use crate::place::Place;
 use crate::tree::TextFile;
 
-/// The file of every plane, and the letter of its ids.
+/// The file of every plane, and the first character of its ids.
 pub const PLANES: &[(&str, char)] = &[
     ("aggregate", 'A'),
     ("deliver", 'M'),
@@ -42,9 +42,9 @@ struct GapTable {
 
 pub fn ledger(files: &[TextFile]) -> (Ledger, Vec<String>) {
     let (mut ledger, mut problems) = (Ledger::default(), Vec::new());
-    for (plane, letter) in PLANES {
+    for (plane, prefix) in PLANES {
         match find(files, plane) {
-            Some(file) => entries(file, (plane, *letter), &mut ledger, &mut problems),
+            Some(file) => entries(file, (plane, *prefix), &mut ledger, &mut problems),
             None => problems.push(format!("specs/{plane}.toml is missing: restore it")),
         }
     }
@@ -61,7 +61,7 @@ fn find<'a>(files: &'a [TextFile], stem: &str) -> Option<&'a TextFile> {
 
 fn entries(
     file: &TextFile,
-    (plane, letter): (&'static str, char),
+    (plane, prefix): (&'static str, char),
     ledger: &mut Ledger,
     problems: &mut Vec<String>,
 ) {
@@ -71,8 +71,8 @@ fn entries(
     };
     for (id, entry) in entries {
         let at = at(file, &format!("[{id}]"));
-        if !is_id(&id) || !id.starts_with(letter) {
-            problems.push(format!("{at}: ids here look like {letter}-07: rename {id}"));
+        if !is_id(&id) || !id.starts_with(prefix) {
+            problems.push(format!("{at}: ids here look like {prefix}-07: rename {id}"));
         }
         let fields = [("title", entry.title), ("says", entry.says), ("paper", entry.paper)];
         for (name, value) in fields {
@@ -93,10 +93,10 @@ fn gaps(file: &TextFile, ledger: &mut Ledger, problems: &mut Vec<String>) {
         Err(error) => return problems.push(format!("{}: {error}", file.path)),
     };
     for (plane, gaps) in planes {
-        let letter = PLANES.iter().find(|(known, _)| *known == plane).map(|(_, letter)| *letter);
+        let prefix = PLANES.iter().find(|(known, _)| *known == plane).map(|(_, prefix)| *prefix);
         for (id, GapTable { places: untested, partial, gap }) in gaps {
             let at = at(file, &format!("[{plane}.{id}]"));
-            if !letter.is_some_and(|letter| id.starts_with(letter)) {
+            if !prefix.is_some_and(|prefix| id.starts_with(prefix)) {
                 problems.push(format!("{at}: {id} is not of `{plane}`: move it"));
             }
             if gap.trim().is_empty() {

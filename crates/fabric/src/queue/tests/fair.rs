@@ -7,8 +7,8 @@ fn of_class(pool: &mut Pool, class: TrafficClass, priority: u8, wire_bytes: u32)
     pooled(pool, Meta { wire_bytes, dscp, ..Meta::default() })
 }
 
-/// Fills both classes with packets of their sizes, lets packets of so many bytes leave, and says what
-/// each class sent.
+/// Fills both classes with packets of their sizes, lets packets of `total` bytes leave, and returns the bytes that each
+/// class sent.
 fn sent_bytes(weights: [u32; 2], sizes: [u32; 2], total: u64) -> [u64; 2] {
     let mut pool = Pool::default();
     let mut queue = Fair::new(weights, UNMARKED);

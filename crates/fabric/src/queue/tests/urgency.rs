@@ -12,7 +12,8 @@ fn outcome(offers: &[(u32, u32)]) -> (Vec<usize>, Vec<usize>) {
     let mut queue = Urgency::default();
     let packets: Vec<PacketRef> =
         offers.iter().map(|&(flow, rank)| ranked(&mut pool, flow, rank)).collect();
-    let place = |packet: &PacketRef| packets.iter().position(|own| own == packet).expect("ours");
+    let place =
+        |packet: &PacketRef| packets.iter().position(|own| own == packet).expect("it was offered");
     let mut dropped = Vec::new();
     for packet in &packets {
         dropped.extend(offer(&mut queue, &mut pool, *packet, 300));

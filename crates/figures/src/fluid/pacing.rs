@@ -12,7 +12,7 @@ use super::world::{Policy, World};
 ///
 /// Feedback is what tables hold when a slot begins. Hosts decide one after the other at their moments, and
 /// until then flows do what was planned before.
-pub(crate) struct Ours {
+pub(crate) struct Pacing {
     settings: Settings,
     hosts: Vec<Host>,
     /// By link. Those from servers into the network are the hosts' own, and not used here.
@@ -24,9 +24,9 @@ pub(crate) struct Ours {
     /// Flows that ask for feedback.
     probes: Vec<usize>,
     /// Servers with something to tell.
-    news: Vec<usize>,
+    reporting: Vec<usize>,
     slot: Slot,
-    /// What decisions took.
+    /// Durations of decisions.
     pub(crate) decisions_us: Vec<f64>,
     pub(crate) refusals: u64,
 }
@@ -39,8 +39,8 @@ struct Sending {
     sent_in_slot: u64,
 }
 
-impl Ours {
-    pub(crate) fn new(world: &World, settings: Settings, rng: &Rng) -> Ours {
+impl Pacing {
+    pub(crate) fn new(world: &World, settings: Settings, rng: &Rng) -> Pacing {
         let servers = world.cluster.servers();
         let uplink = Rate::from_gbps(world.cluster.shape().gbps[0]);
         let host = |node| {
@@ -48,13 +48,13 @@ impl Ours {
                 .expect("the settings were checked")
         };
         let table = |capacity: &u64| LinkTable::new(&settings, *capacity);
-        Ours {
+        Pacing {
             hosts: (0..servers).map(host).collect(),
             tables: world.cluster.capacity().iter().map(table).collect(),
             sending: Vec::new(),
             by_host: vec![Vec::new(); servers],
             probes: Vec::new(),
-            news: Vec::new(),
+            reporting: Vec::new(),
             slot: Slot(0),
             settings,
             decisions_us: Vec::new(),
@@ -74,7 +74,7 @@ impl Ours {
         for host in 0..self.hosts.len() {
             if !self.by_host[host].is_empty() {
                 self.hosts[host].handle_timeout(now);
-                self.news.push(host);
+                self.reporting.push(host);
             }
         }
         self.spread(world, now);
@@ -93,10 +93,10 @@ impl Ours {
         for progress in self.hosts[state.to].progress(id.job) {
             self.hosts[state.from].handle_progress(now, progress);
         }
-        self.news.push(state.from);
+        self.reporting.push(state.from);
     }
 
-    /// What the links of a flow's path say now.
+    /// Feedback of the links of a flow's path now.
     fn feedback(&mut self, world: &World, flow: usize) -> Feedback {
         let who = self.hosts[world.flows[flow].from].ranked(id_of(world, flow));
         let mut feedback = Feedback::new(self.slot, self.settings.horizon_slots);
@@ -119,14 +119,14 @@ impl Ours {
             let begin = clock();
             self.hosts[host].handle_timeout(at);
             self.decisions_us.push(begin.elapsed().as_nanos() as f64 / 1e3);
-            self.news.push(host);
+            self.reporting.push(host);
             self.spread(world, at);
         }
     }
 
     /// Handles what hosts have to tell, and what that leads to.
     fn spread(&mut self, world: &World, now: Time) {
-        while let Some(host) = self.news.pop() {
+        while let Some(host) = self.reporting.pop() {
             while let Some(event) = self.hosts[host].poll_event() {
                 self.handle(world, (host, now), event);
             }
@@ -144,7 +144,7 @@ impl Ours {
             Event::Tell { to, progress } => {
                 self.advance(world, to.index(), now);
                 self.hosts[to.index()].handle_progress(now, progress);
-                self.news.push(to.index());
+                self.reporting.push(to.index());
             }
         }
     }
@@ -182,12 +182,12 @@ impl Ours {
         if bytes > 0 {
             let host = &mut self.hosts[world.flows[flow].from];
             host.sent(id_of(world, flow), Bytes::new(bytes)).expect("it was announced");
-            self.news.push(world.flows[flow].from);
+            self.reporting.push(world.flows[flow].from);
         }
     }
 }
 
-impl Policy for Ours {
+impl Policy for Pacing {
     fn admit(&mut self, world: &World, job: usize) -> u64 {
         for flow in world.jobs[job].flows.clone() {
             let state = &world.flows[flow];
@@ -256,7 +256,7 @@ fn number_of(world: &World, flow: FlowId) -> usize {
     world.jobs[flow.job.0 as usize].flows.start + flow.number as usize
 }
 
-/// What a decision takes is what is measured: a clock is all that can say it.
+/// Clock for the durations of decisions, which are what is measured.
 #[allow(clippy::disallowed_methods)]
 pub(crate) fn clock() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! Makes a program obey, without its knowledge.
+//! The enforcer: makes a program obey, without its knowledge.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,41 +26,41 @@ use crate::error::AgentError;
 use crate::events::TARGET;
 use crate::written::WrittenLimits;
 
-/// How often connections are looked at.
+/// Time between two looks at connections.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
-/// How often new ones are searched for.
+/// Time between two searches for new connections.
 const SCAN_EVERY: Duration = Duration::from_millis(15);
-/// How long a program that was asked to end may take.
+/// Longest time for a program that was asked to end.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What is granted before the agent has said anything.
+/// Rate before the agent's first message.
 const BEFORE_WELCOME_BPS: u64 = u64::MAX;
 
-/// What a program on a leash does.
-pub struct LeashConfig {
-    /// Whom it obeys.
+/// Settings of a program under an enforcer.
+pub struct EnforcerConfig {
+    /// Source of its rates.
     pub orders: Orders,
     /// The job's name.
     pub job: String,
-    /// What it sends to each host in an iteration, if that is known.
+    /// Bytes that it sends to each host in an iteration, if that is known.
     pub volume: Option<u64>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
     /// Precautions for the case that this process hangs or is killed.
     pub safeguards: Safeguards,
-    /// Whether it should end.
+    /// Returns true once the program should end.
     pub should_stop: Box<dyn Fn() -> bool>,
     /// Gets what became of every slot, where rates are given.
     pub on_record: Box<dyn FnMut(&Record)>,
 }
 
-/// Whom a program obeys.
+/// Source of a program's rates.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Orders {
     /// The agent that listens there.
     Agent(PathBuf),
     /// Nobody: all its connections together get these rates, one a slot, over and over.
     Rates {
-        /// How long a slot lasts. Slots are counted from 1970.
+        /// Duration of a slot. Slots are counted from 1970.
         slot: Duration,
         /// The rates.
         rates: Vec<Rate>,
@@ -68,8 +68,8 @@ pub enum Orders {
 }
 
 /// A program whose TCP connections obey rates.
-pub struct Leash {
-    config: LeashConfig,
+pub struct Enforcer {
+    config: EnforcerConfig,
     child: Child,
     sockets: Sockets,
     flows: BTreeMap<Ipv4Addr, Flow>,
@@ -96,9 +96,9 @@ pub struct Leash {
 #[derive(Default)]
 struct Followed {
     number: u64,
-    /// What had left when it began.
+    /// Bytes that had left when it began.
     sent: u64,
-    /// What should have when it ends.
+    /// Bytes that should have left when it ends.
     due: u64,
 }
 
@@ -117,9 +117,9 @@ struct Agent {
     received_at: Instant,
 }
 
-impl Leash {
+impl Enforcer {
     /// Starts the program.
-    pub fn start(config: LeashConfig) -> Result<Leash, AgentError> {
+    pub fn start(config: EnforcerConfig) -> Result<Enforcer, AgentError> {
         let can_mark = Marker::is_permitted();
         let mut agent = match &config.orders {
             Orders::Agent(socket) => Some(join(socket, &config.job, can_mark)?),
@@ -154,7 +154,7 @@ impl Leash {
         let originals = begin_originals(state_dir, &config.job, group.members());
         // The line above reports a folder that is not writable.
         let written = WrittenLimits::begin(state_dir, group.members().first()).ok();
-        Ok(Leash {
+        Ok(Enforcer {
             config,
             child,
             sockets: Sockets::new(group, written),
@@ -469,9 +469,9 @@ impl Agent {
     }
 }
 
-impl Drop for Leash {
+impl Drop for Enforcer {
     fn drop(&mut self) {
-        // Connections outlive the leash where the program does.
+        // Connections outlive the enforcer where the program does.
         self.sockets.free();
     }
 }

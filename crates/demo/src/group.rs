@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 use thalweg_console::{Failure, interrupt};
 
-/// How long nobody looks whether Ctrl-C was pressed.
+/// Longest time between two checks for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a process may take to answer a question, or to end when it is told to.
+/// Longest time for a process to answer a question, or to end after the order to.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Processes that end when this is dropped. Each also ends by itself when its standard input does.
-pub(super) struct Troupe {
+pub(super) struct Group {
     processes: Vec<Process>,
-    sender: Sender<(usize, Heard)>,
-    heard: Receiver<(usize, Heard)>,
+    sender: Sender<(usize, Output)>,
+    outputs: Receiver<(usize, Output)>,
     /// Lines that came while another process was waited for.
     waiting: VecDeque<(usize, String)>,
 }
@@ -36,21 +36,21 @@ struct Process {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Working,
-    /// It was told to go.
+    /// It was ordered to go.
     Dismissed,
     Gone,
 }
 
-/// What came from a process.
-enum Heard {
+/// Output of a process.
+enum Output {
     Line(String),
     End,
 }
 
-impl Troupe {
-    pub(super) fn new() -> Troupe {
-        let (sender, heard) = channel();
-        Troupe { processes: Vec::new(), sender, heard, waiting: VecDeque::new() }
+impl Group {
+    pub(super) fn new() -> Group {
+        let (sender, outputs) = channel();
+        Group { processes: Vec::new(), sender, outputs, waiting: VecDeque::new() }
     }
 
     /// Starts a process, and gives its number.
@@ -101,7 +101,7 @@ impl Troupe {
     }
 
     /// The next line of any process; `None` when nothing came for a moment. A process that ended
-    /// though nobody had told it to is a failure, as Ctrl-C is.
+    /// without an order is a failure, as Ctrl-C is.
     pub(super) fn listen(&mut self) -> Result<Option<(usize, String)>, Failure> {
         match self.waiting.pop_front() {
             Some(line) => Ok(Some(line)),
@@ -117,15 +117,14 @@ impl Troupe {
             self.tell(number, "leave");
         }
         let until = Instant::now() + PATIENCE;
-        let is_there =
-            |troupe: &Troupe, number: usize| troupe.processes[number].state != State::Gone;
+        let is_there = |group: &Group, number: usize| group.processes[number].state != State::Gone;
         while let Some(&late) = numbers.iter().find(|&&number| is_there(self, number)) {
             if let Some(line) = self.hear()? {
                 self.waiting.push_back(line);
             }
             if Instant::now() >= until {
                 let name = &self.processes[late].name;
-                return Err(Failure::Ran(format!("{name} does not end when told to")));
+                return Err(Failure::Ran(format!("{name} does not end when ordered to")));
             }
         }
         Ok(())
@@ -135,16 +134,16 @@ impl Troupe {
         if interrupt::is_asked() {
             return Err(Failure::Interrupted);
         }
-        match self.heard.recv_timeout(LOOK_EVERY) {
-            Ok((from, Heard::Line(line))) => Ok(Some((from, line))),
-            Ok((from, Heard::End)) => self.processes[from].end().map(|()| None),
+        match self.outputs.recv_timeout(LOOK_EVERY) {
+            Ok((from, Output::Line(line))) => Ok(Some((from, line))),
+            Ok((from, Output::End)) => self.processes[from].end().map(|()| None),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(None),
         }
     }
 }
 
 impl Process {
-    /// Its output has ended, so it has or will at once.
+    /// Ends a process whose output has ended, so that it has or will at once.
     fn end(&mut self) -> Result<(), Failure> {
         self.orders = None;
         let was_dismissed = self.state == State::Dismissed;
@@ -157,10 +156,10 @@ impl Process {
         }
         let complaint = self.complaint.take().and_then(|thread| thread.join().ok());
         let complaint = complaint.unwrap_or_default();
-        let said = complaint.strip_prefix("thalweg: ").unwrap_or(&complaint);
-        Err(Failure::Ran(match said {
+        let reason = complaint.strip_prefix("thalweg: ").unwrap_or(&complaint);
+        Err(Failure::Ran(match reason {
             "" => format!("{name} ended with {status}"),
-            said => format!("{name} ended with {status}: {said}"),
+            reason => format!("{name} ended with {status}: {reason}"),
         }))
     }
 }
@@ -180,12 +179,12 @@ pub(super) fn own_program() -> Result<Command, Failure> {
     Ok(Command::new(path))
 }
 
-fn forward(number: usize, output: impl Read, sender: &Sender<(usize, Heard)>) {
+fn forward(number: usize, output: impl Read, sender: &Sender<(usize, Output)>) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         // Nobody needs to listen.
-        let _ = sender.send((number, Heard::Line(line)));
+        let _ = sender.send((number, Output::Line(line)));
     }
-    let _ = sender.send((number, Heard::End));
+    let _ = sender.send((number, Output::End));
 }
 
 fn last_line(errors: impl Read) -> String {
@@ -206,27 +205,27 @@ mod tests {
     }
 
     #[test]
-    fn a_process_answers_and_goes_when_told() {
-        let mut troupe = Troupe::new();
-        let echo = troupe.start("the echo", &mut shell("read a; echo \"<$a>\"; read b")).unwrap();
-        assert_eq!(troupe.ask(echo, "one").unwrap(), "<one>");
-        troupe.dismiss(&[echo]).unwrap();
+    fn a_process_answers_and_goes_when_ordered_to() {
+        let mut group = Group::new();
+        let echo = group.start("the echo", &mut shell("read a; echo \"<$a>\"; read b")).unwrap();
+        assert_eq!(group.ask(echo, "one").unwrap(), "<one>");
+        group.dismiss(&[echo]).unwrap();
     }
 
     #[test]
-    fn an_end_that_nobody_asked_for_is_told_with_its_reason() {
-        let mut troupe = Troupe::new();
-        let dying = troupe.start("worker 3", &mut shell("echo 'thalweg: no air' >&2; exit 4"));
-        let failure = troupe.ask(dying.unwrap(), "go on").unwrap_err().to_string();
+    fn an_end_that_nobody_asked_for_is_reported_with_its_reason() {
+        let mut group = Group::new();
+        let dying = group.start("worker 3", &mut shell("echo 'thalweg: no air' >&2; exit 4"));
+        let failure = group.ask(dying.unwrap(), "go on").unwrap_err().to_string();
         assert_eq!(failure, "worker 3 ended with exit status: 4: no air");
     }
 
     #[test]
     fn lines_of_others_are_kept() {
-        let mut troupe = Troupe::new();
-        let first = troupe.start("first", &mut shell("echo early; read a; read b")).unwrap();
-        let second = troupe.start("second", &mut shell("read a; sleep 0.2; echo late; read b"));
-        assert_eq!(troupe.ask(second.unwrap(), "say").unwrap(), "late");
-        assert_eq!(troupe.listen().unwrap(), Some((first, "early".to_owned())));
+        let mut group = Group::new();
+        let first = group.start("first", &mut shell("echo early; read a; read b")).unwrap();
+        let second = group.start("second", &mut shell("read a; sleep 0.2; echo late; read b"));
+        assert_eq!(group.ask(second.unwrap(), "say").unwrap(), "late");
+        assert_eq!(group.listen().unwrap(), Some((first, "early".to_owned())));
     }
 }
