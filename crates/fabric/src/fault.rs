@@ -5,7 +5,7 @@
 //! it. Each rule draws, for each link, from a stream of its own, so that a rule added at the end changes
 //! no other draw.
 
-use thalweg_core::{NodeId, Rng, Span, Time};
+use thalweg_core::{FULL_FRAME_BYTES, MTU_BYTES, NodeId, Rng, Span, Time};
 
 use crate::topology::{LinkId, Topology};
 
@@ -54,7 +54,12 @@ pub enum Effect {
     Jitter(Span),
     /// Loses everything. Switches send around a dead link of their own where they can.
     Down,
+    /// Loses every IP packet of more bytes than this.
+    Mtu(u16),
 }
+
+/// Bytes that a packet occupies of a link beside its IP packet.
+const FRAMING_BYTES: u32 = FULL_FRAME_BYTES - MTU_BYTES as u32;
 
 /// One rule.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -133,11 +138,11 @@ impl LinkFaults {
         self.rules.iter().any(|active| active.rule.effect == Effect::Down && active.holds(now))
     }
 
-    /// Outcome of a packet that starts over the link now.
-    pub(crate) fn judge(&mut self, now: Time) -> Fate {
+    /// Outcome of a packet of this number of bytes that starts over the link now.
+    pub(crate) fn judge(&mut self, now: Time, wire_bytes: u32) -> Fate {
         let mut fate = Fate::default();
         for active in self.rules.iter_mut().filter(|active| active.holds(now)) {
-            active.judge(&mut fate);
+            active.judge(wire_bytes, &mut fate);
         }
         fate
     }
@@ -148,9 +153,10 @@ impl Active {
         self.rule.from <= now && now < self.rule.until
     }
 
-    fn judge(&mut self, fate: &mut Fate) {
+    fn judge(&mut self, wire_bytes: u32, fate: &mut Fate) {
         match self.rule.effect {
             Effect::Down => fate.is_lost = true,
+            Effect::Mtu(bytes) => fate.is_lost |= wire_bytes > u32::from(bytes) + FRAMING_BYTES,
             Effect::Loss(probability) => fate.is_lost |= self.rng.chance(probability),
             Effect::Duplicate(probability) => {
                 fate.copies += u32::from(self.rng.chance(probability));
@@ -221,8 +227,15 @@ mod tests {
             rule(Place::Everywhere, Effect::Duplicate(1.0), ALWAYS),
             rule(Place::Everywhere, Effect::Reorder { probability: 1.0, by }, ALWAYS),
         ]);
-        let fate = faults.judge(Time::ZERO);
+        let fate = faults.judge(Time::ZERO, 100);
         assert_eq!(fate, Fate { copies: 2, held: by * 2, ..Fate::default() });
+    }
+
+    #[test]
+    fn packets_that_exceed_an_mtu_are_lost_and_others_pass() {
+        let mut faults = faults(&[rule(Place::Everywhere, Effect::Mtu(1_400), ALWAYS)]);
+        let mut is_lost = |bytes| faults.judge(Time::ZERO, bytes).is_lost;
+        assert_eq!([64, 1_438, 1_439, 9_038].map(&mut is_lost), [false, false, true, true]);
     }
 
     #[test]
@@ -231,7 +244,7 @@ mod tests {
         let jitter = rule(Place::Everywhere, Effect::Jitter(Span::from_us(1)), ALWAYS);
         let (mut alone, mut both) = (faults(&[loss]), faults(&[loss, jitter]));
         for _ in 0..1_000 {
-            assert_eq!(alone.judge(Time::ZERO).is_lost, both.judge(Time::ZERO).is_lost);
+            assert_eq!(alone.judge(Time::ZERO, 100).is_lost, both.judge(Time::ZERO, 100).is_lost);
         }
     }
 
@@ -253,11 +266,12 @@ mod tests {
     #[test]
     fn loss_has_its_rate_and_bursts_their_length() {
         let mut random = faults(&[rule(Place::Everywhere, Effect::Loss(0.1), ALWAYS)]);
-        let lost = (0..50_000).filter(|_| random.judge(Time::ZERO).is_lost).count();
+        let lost = (0..50_000).filter(|_| random.judge(Time::ZERO, 100).is_lost).count();
         assert!((4_700..5_300).contains(&lost), "{lost}");
         let effect = Effect::Bursts { begin: 0.01, end: 0.25 };
         let mut bursty = faults(&[rule(Place::Everywhere, effect, ALWAYS)]);
-        let fates: Vec<bool> = (0..200_000).map(|_| bursty.judge(Time::ZERO).is_lost).collect();
+        let fates: Vec<bool> =
+            (0..200_000).map(|_| bursty.judge(Time::ZERO, 100).is_lost).collect();
         let lost = fates.iter().filter(|lost| **lost).count() as f64;
         let bursts = fates.windows(2).filter(|pair| !pair[0] && pair[1]).count() as f64;
         assert!((3.8..4.2).contains(&(lost / bursts)), "mean burst {}", lost / bursts);

@@ -108,7 +108,7 @@ impl Link {
         self.stats.sent_bytes += u64::from(bytes);
         let arrives = self.busy_until + self.delay;
         if self.is_faulty {
-            self.serve_by_fate(packet, arrives, start, pool);
+            self.serve_by_fate((packet, bytes), arrives, start, pool);
         } else {
             self.wire.push_back(InFlight { arrives, packet, lost: false });
         }
@@ -158,8 +158,14 @@ impl Link {
     }
 
     #[cold]
-    fn serve_by_fate(&mut self, packet: PacketRef, arrives: Time, start: Time, pool: &mut Pool) {
-        let fate = self.faults.judge(start);
+    fn serve_by_fate(
+        &mut self,
+        (packet, bytes): (PacketRef, u32),
+        arrives: Time,
+        start: Time,
+        pool: &mut Pool,
+    ) {
+        let fate = self.faults.judge(start, bytes);
         let in_turn = self.last_in_turn.max(arrives + fate.delayed);
         if fate.held == Span::ZERO {
             self.last_in_turn = in_turn;

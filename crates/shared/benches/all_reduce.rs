@@ -2,20 +2,27 @@
 //!
 //! The processes are this program, started again. Every one has its own tensor; member 0 takes the
 //! time from a barrier to its result. The copy is one process's alone, from one touched buffer to
-//! another. Medians; beside them the best, which other work on the machine disturbs least.
+//! another. The floor is what as many threads take that copy and add the same bytes, chunk by chunk as the processes do,
+//! but each in memory of its own: nobody waits for another, and no line passes from core to core. Medians; beside them
+//! the best, which other work on the machine disturbs least.
 //!
 //! `cargo bench -p thalweg-shared --bench all_reduce -- [runs] [chunk KiB]`
 
 use std::env;
 use std::process::{Child, Command};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use thalweg_core::{Combine, Element};
 use thalweg_shared::{Config, DEFAULT_CHUNK_BYTES, Team};
+use thalweg_values::combine;
 
 const SIZES_MB: [usize; 3] = [1, 16, 64];
 const TEAMS: [u32; 2] = [2, 4];
 const MEMBER: &str = "member";
+
+/// Bytes that the floor adds at a time, as members do.
+const FLOOR_BLOCK_BYTES: usize = 8 << 10;
 
 /// Measurements of some runs.
 #[derive(Clone, Copy)]
@@ -42,6 +49,8 @@ fn main() {
         let copy = copy_time(mb << 20, runs);
         println!("{mb:3} MB  copy         {}", line(mb, copy));
         for members in TEAMS {
+            let floor = floor_time(members as usize, mb << 20, runs, chunk_bytes);
+            println!("{mb:3} MB  {members} floor      {}", line(mb, floor));
             println!("{}", measure(members, mb, runs, chunk_bytes, copy));
         }
     }
@@ -95,6 +104,78 @@ fn member(name: &str, [members, me]: [u32; 2], bytes: usize, runs: usize, chunk_
     if me == 0 {
         let Measured { median, best } = measured(times);
         println!("{} {}", median.as_nanos(), best.as_nanos());
+    }
+}
+
+/// Time of the copies and additions of one member, beside as many threads as there are members.
+fn floor_time(members: usize, bytes: usize, runs: usize, chunk_bytes: usize) -> Measured {
+    let barrier = Barrier::new(members);
+    let member = || {
+        let mut floor = Floor::new(members, bytes, chunk_bytes);
+        let time = |_| {
+            barrier.wait();
+            let started = now();
+            floor.run();
+            started.elapsed()
+        };
+        measured((0..runs.max(1) + 2).map(time).skip(2).collect())
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..members).map(|_| scope.spawn(member)).collect();
+        let first = member();
+        for other in others {
+            other.join().expect("it only copies");
+        }
+        first
+    })
+}
+
+/// Copies and additions of one member.
+struct Floor {
+    members: usize,
+    chunk_bytes: usize,
+    data: Vec<u8>,
+    /// Chunks of all members, three each, as in shared memory.
+    inputs: Vec<Vec<u8>>,
+    /// Slices that each has combined.
+    results: Vec<Vec<u8>>,
+}
+
+impl Floor {
+    fn new(members: usize, bytes: usize, chunk_bytes: usize) -> Floor {
+        let slots = 3 * members;
+        let slice = chunk_bytes / members;
+        Floor {
+            members,
+            chunk_bytes,
+            data: vec![0; bytes],
+            inputs: vec![vec![0; chunk_bytes]; slots],
+            results: vec![vec![0; slice]; slots],
+        }
+    }
+
+    fn run(&mut self) {
+        let slice = self.chunk_bytes / self.members;
+        let mut block_sum = [0; FLOOR_BLOCK_BYTES];
+        for (number, chunk) in self.data.chunks_exact_mut(self.chunk_bytes).enumerate() {
+            let slots = number % 3 * self.members..(number % 3 + 1) * self.members;
+            let inputs = &mut self.inputs[slots.clone()];
+            let results = &mut self.results[slots];
+            // The first slice is its own: nobody else needs it.
+            inputs[0][slice..].copy_from_slice(&chunk[slice..]);
+            for start in (0..slice).step_by(FLOOR_BLOCK_BYTES) {
+                let block = start..slice.min(start + FLOOR_BLOCK_BYTES);
+                let sum = &mut block_sum[..block.len()];
+                let mut parts = vec![&chunk[block.clone()]];
+                parts.extend(inputs[1..].iter().map(|input| &input[block.clone()]));
+                combine(Element::F32, Combine::Sum, &parts, sum);
+                chunk[block.clone()].copy_from_slice(sum);
+                results[0][block].copy_from_slice(sum);
+            }
+            for (member, result) in results.iter().enumerate().skip(1) {
+                chunk[member * slice..][..slice].copy_from_slice(result);
+            }
+        }
     }
 }
 

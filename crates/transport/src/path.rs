@@ -27,7 +27,7 @@ pub fn answer(prefix: Prefix, packet: &mut Packet<'_>, key: Option<&Key>) -> boo
     if let Some(key) = key {
         tag::seal_sized(packet.header, body_bytes, key);
     }
-    packet.meta.dst = packet.meta.src;
+    std::mem::swap(&mut packet.meta.src, &mut packet.meta.dst);
     true
 }
 

@@ -75,6 +75,8 @@ coverage!(
     duplicate_parameters,
     differing,
     further_trees,
+    failed_as_narrow,
+    short_setups,
 );
 
 impl Coverage {
@@ -96,6 +98,11 @@ impl Coverage {
 
     pub fn add_further_trees(&mut self, trees: u64) {
         self.further_trees += trees;
+    }
+
+    pub fn add_paths(&mut self, failed_as_narrow: u64, short_setups: u64) {
+        self.failed_as_narrow += failed_as_narrow;
+        self.short_setups += short_setups;
     }
 
     pub fn add_switch(&mut self, stats: &switch::Stats) {

@@ -1,7 +1,9 @@
 //! Scenario that one seed stands for: a network, jobs on it, and what goes wrong.
 
 use thalweg_aggregate::{Indexing, Numeric, Recovery, Reliability};
-use thalweg_core::{Element, Fingerprint, NodeId, Rate, Reduction, Rng, Span, Time};
+use thalweg_core::{
+    Element, Fingerprint, NodeId, Rate, Reduction, Rng, Span, Time, body_bytes_of_mtu,
+};
 use thalweg_fabric::topology::{CableSpec, LeafSpine};
 use thalweg_fabric::{Config, Discipline, Effect, Marking, Outage, Place, Rule, Spread, Topology};
 use thalweg_values::Importance;
@@ -31,6 +33,12 @@ pub struct Plan {
     pub seals_bodies: bool,
     /// Switches hold jobs to their share of the aggregators.
     pub holds_to_share: bool,
+    /// Ranks probe their paths before every set-up and when nothing moves. Then there is one job.
+    pub probes_paths: bool,
+    /// MTU that all nodes announce, where paths are probed.
+    pub announced_mtu: u16,
+    /// Links that carry less, for a time.
+    pub narrow_links: Vec<Rule>,
 }
 
 /// One job, or one tree of a job that has several.
@@ -142,6 +150,9 @@ impl Plan {
             secret: None,
             seals_bodies: false,
             holds_to_share: false,
+            probes_paths: false,
+            announced_mtu: 0,
+            narrow_links: Vec::new(),
         };
         let mut tenants = rng.stream("tenants");
         plan.secret = tenants.chance(0.5).then_some(Secret([seed as u8; 16]));
@@ -154,7 +165,86 @@ impl Plan {
         plan.draw_elements(&mut rng.stream("elements"));
         plan.draw_importance(&mut rng.stream("importance"));
         plan.draw_trees(&mut rng.stream("trees"));
+        plan.draw_paths(&mut rng.stream("paths"));
         plan
+    }
+
+    /// In some runs with one job fragments fill the MTU of the paths, and links become narrower and wider again, before the
+    /// set-up, in the middle of sums or later.
+    // spec: F-01 simulator
+    fn draw_paths(&mut self, draw: &mut Rng) {
+        let job = &self.jobs[0];
+        let apart = job.workers.iter().filter(|worker| !job.servers.contains(worker)).count();
+        if !draw.chance(0.25) || self.hosts() > 12 || apart < 2 {
+            return;
+        }
+        self.jobs.truncate(1);
+        self.probes_paths = true;
+        self.secret = Some(Secret([self.seed as u8; 16]));
+        self.announced_mtu = [1_500, 1_500, 3_000, 9_000][draw.below(4) as usize];
+        self.values_max = body_bytes_of_mtu(self.announced_mtu) / 4;
+        self.fill_fragments(draw);
+        // Loss is no sign of a narrow path, as long as one of some probes passes.
+        for rule in &mut self.faults {
+            if let Effect::Loss(share) = &mut rule.effect {
+                *share *= 0.05;
+            }
+        }
+        self.draw_late_restarts(draw);
+        self.narrow_links = (0..draw.below(4)).map(|_| self.draw_narrow_link(draw)).collect();
+    }
+
+    /// Gives the job fragments that fill the announced MTU, and about as many as before.
+    fn fill_fragments(&mut self, draw: &mut Rng) {
+        let job = &mut self.jobs[0];
+        job.workers.retain(|worker| !job.servers.contains(worker));
+        job.tree = 0;
+        job.difference = None;
+        job.importance.truncate(job.workers.len());
+        job.stall = job.stall.filter(|stall| stall.rank < job.workers.len());
+        job.window_bytes = job.window_bytes.map(|bytes| bytes + 20_000);
+        job.fragment_values = self.values_max;
+        for values in &mut job.operations {
+            *values = 1 + draw.below(16 * u64::from(job.fragment_values));
+        }
+    }
+
+    /// Servers and switches restart, but no rank: what it called would be lost, and others could not go on with it.
+    fn draw_late_restarts(&mut self, draw: &mut Rng) {
+        let job = &self.jobs[0];
+        self.outages.retain(|outage| !job.workers.contains(&outage.node));
+        if draw.chance(0.5) {
+            let node = job.servers[draw.below(job.servers.len() as u64) as usize];
+            let from = Time::ZERO + Span::from_us(10_000 + draw.below(1_500_000));
+            let until = from + Span::from_us(10 + draw.below(1_000));
+            self.outages.push(Outage { node, from, until });
+            self.outages.sort_by_key(|outage| (outage.node, outage.from));
+        }
+    }
+
+    fn draw_narrow_link(&self, draw: &mut Rng) -> Rule {
+        let job = &self.jobs[0];
+        let ranks = job.workers.iter().chain(&job.servers);
+        let nodes: Vec<NodeId> = ranks.copied().collect();
+        let node = nodes[draw.below(nodes.len() as u64) as usize];
+        let places = [Place::Into(node), Place::OutOf(node), Place::Everywhere];
+        let places = [&places[..], &[Place::HostCables, Place::SwitchCables]].concat();
+        let within = [1_000, 1_000, 20_000, 2_000_000][draw.below(4) as usize];
+        let from = Time::ZERO + Span::from_us(draw.below(within));
+        let length = Span::from_us(1_000 + draw.below(2_000_000));
+        let mtu_bytes =
+            [576, 1_000, 1_280, 1_372, 1_400, 1_499, 2_500, 4_000][draw.below(8) as usize];
+        Rule {
+            place: places[draw.below(places.len() as u64) as usize],
+            effect: Effect::Mtu(mtu_bytes),
+            from: if draw.chance(0.3) { Time::ZERO } else { from },
+            until: if draw.chance(0.5) { Time::NEVER } else { from + length },
+        }
+    }
+
+    /// Time after which those who wait are reminded.
+    pub fn remind_gap(&self) -> Span {
+        if self.probes_paths { Span::from_ms(5) } else { Span::from_us(500) }
     }
 
     /// In some runs a job has two or three trees, as where ranks have several sending threads. Each has an id of its own, and
@@ -277,7 +367,7 @@ impl Plan {
         Config {
             discipline: Discipline::Fifo(marking),
             spread: Spread::PerPacket,
-            faults: self.faults.clone(),
+            faults: [&self.faults[..], &self.narrow_links].concat(),
             outages: self.outages.clone(),
             ..Config::default()
         }

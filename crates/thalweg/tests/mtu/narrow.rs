@@ -1,12 +1,13 @@
 //! Paths that become narrow while a session goes on, on loopback.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use thalweg::internal::PacketLimit;
 use thalweg::{Collective, Error, ErrorKind, Handle, Reduce, ReduceOptions, Reduced, Session};
+use thalweg_core::Rng;
 
 use super::cluster::{Cluster, Ground, Racks, TOKEN};
 use super::{RANKS, VALUES, has, lines_of};
@@ -50,16 +51,24 @@ pub fn operations(
     collective: Collective,
     before: impl Fn(u32, u32),
 ) -> Vec<Failed> {
+    // Nothing is under way when the path becomes narrow.
+    let room = |operation| if operation == FIRST_FAILED { 0 } else { IN_FLIGHT - 1 };
+    operations_of(session, collective, room, before)
+}
+
+/// Does so with room for a number of operations under way when another one begins.
+fn operations_of(
+    session: &Session,
+    collective: Collective,
+    room: impl Fn(u32) -> u32,
+    before: impl Fn(u32, u32),
+) -> Vec<Failed> {
     let rank = session.rank();
     let options = ReduceOptions::new(Reduce::Sum).collective(collective);
     let mut errors: Vec<Failed> = Vec::new();
     let mut under_way: VecDeque<(u32, Handle<Reduced<Vec<f32>>>)> = VecDeque::new();
     for operation in 0..=OPERATIONS {
-        // Nothing is under way when the path becomes narrow.
-        let room = match operation {
-            FIRST_FAILED | OPERATIONS => 0,
-            _ => IN_FLIGHT - 1,
-        };
+        let room = if operation == OPERATIONS { 0 } else { room(operation) };
         while under_way.len() as u32 > room {
             let Some((number, handle)) = under_way.pop_front() else { break };
             match handle.wait() {
@@ -162,6 +171,78 @@ fn what_any_rank_has_called_fails_at_all_and_the_session_goes_on() {
     });
     assert!(has(&lines, "fragments of 2224 values"), "{lines:?}");
     assert!(has(&lines, "fragments of 352 values"), "{lines:?}");
+}
+
+/// A path that becomes narrower once or twice while operations are under way, as a seed says.
+#[derive(Debug)]
+struct Narrowing {
+    collective: Collective,
+    in_flight: u32,
+    /// Operations before which the path to rank 1 gets an MTU.
+    steps: Vec<(u32, u16)>,
+}
+
+impl Narrowing {
+    fn draw(seed: u64) -> Narrowing {
+        let mut rng = Rng::new(seed).stream("narrowing");
+        let collectives = [Collective::Aggregate, Collective::Ring, Collective::Server];
+        let mtu_bytes = [6_000, 4_000, 3_000][rng.below(3) as usize];
+        let mut steps = vec![(1 + rng.below(4) as u32, mtu_bytes)];
+        if rng.chance(0.5) {
+            steps.push((5 + rng.below(4) as u32, [2_000, 1_500][rng.below(2) as usize]));
+        }
+        let in_flight = 1 + rng.below(IN_FLIGHT.into()) as u32;
+        Narrowing { collective: collectives[rng.below(3) as usize], in_flight, steps }
+    }
+
+    /// Runs a job, whose results are checked, and checks its errors.
+    fn run(&self, cluster: &Cluster, job: &str) {
+        let errors = run(cluster, job, RANKS, |session, limit| {
+            let room = |_| self.in_flight - 1;
+            let errors = operations_of(&session, self.collective, room, |rank, operation| {
+                let step = self.steps.iter().find(|(at, _)| rank == 1 && *at == operation);
+                step.iter().for_each(|(_, mtu_bytes)| limit.set_mtu(*mtu_bytes));
+            });
+            session.leave().expect("the session has gone on");
+            errors
+        });
+        // What a rank had received before its path became narrow may end well, also there.
+        assert!(errors.iter().flatten().next().is_some(), "{job} of {self:?}: nothing has failed");
+        let sizes = self.steps.iter().map(|(_, mtu_bytes)| format!("packets of {mtu_bytes} bytes"));
+        let sizes: Vec<String> = sizes.collect();
+        for (rank, errors) in errors.iter().enumerate() {
+            let context = format!("{job} of {self:?}, rank {rank}: {errors:?}");
+            assert!(errors.iter().all(|(number, _)| number + 1 < OPERATIONS), "{context}");
+            for (_, error) in errors {
+                let text = error.to_string();
+                assert_eq!(error.kind(), ErrorKind::Path, "{context}");
+                assert!(text.contains("the path between rank"), "{context}");
+                assert!(sizes.iter().any(|size| text.contains(size)), "{context}");
+            }
+        }
+    }
+}
+
+/// Results are right, everything else fails with the path and a size, and all ranks go on.
+// spec: F-01 sockets
+#[test]
+fn paths_become_narrow_when_and_how_the_seed_says() {
+    let variable = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = variable("THALWEG_SEED").unwrap_or(0);
+    let end = first + variable("THALWEG_SEEDS").unwrap_or(3);
+    let cluster = Cluster::of_mtu(Ground::Loopback, 0.0, Racks::ONE, None);
+    let next = AtomicU64::new(first);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let seed = next.fetch_add(1, Ordering::SeqCst)
+                    && seed < end
+                {
+                    Narrowing::draw(seed).run(&cluster, &format!("seed-{seed}"));
+                }
+            });
+        }
+    });
 }
 
 /// Transfers between two ranks have no numbers by which their ends could agree.
