@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use thalweg_lab::{Lab, Spec};
 
 /// A folder of the test's own, removed when it ends.
 struct Folder(PathBuf);
@@ -90,6 +91,8 @@ fn a_quick_demo_is_as_it_should_be() {
         assert_eq!(tenant["sums_wrong"], 0, "{tenant}");
         assert_eq!(tenant["sums_checked"], tenant["steps"], "{tenant}");
     }
+    let network = if has_lab() { "lab" } else { "loopback" };
+    assert_eq!(verdict["network"]["kind"], network, "{}", verdict["network"]);
     let ways: Vec<_> = verdict["comparison"].as_array().expect("ways").iter().collect();
     let named: Vec<_> = ways.iter().map(|way| (way["collective"].as_str(), &way["loss"])).collect();
     assert_eq!(format!("{named:?}"), expected_ways());
@@ -97,6 +100,11 @@ fn a_quick_demo_is_as_it_should_be() {
     assert!(verdict["switch"]["lost_on_purpose"].as_u64().expect("a count") > 0);
     let page = std::fs::read_to_string(folder.0.join("out/report.html")).expect("it was written");
     assert!(page.contains("everything is as it should be"));
+}
+
+/// Returns whether this user can have labs.
+fn has_lab() -> bool {
+    Lab::build(&Spec { hosts: 1, ..Spec::default() }).is_ok()
 }
 
 fn expected_ways() -> String {

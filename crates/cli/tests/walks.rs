@@ -1,4 +1,5 @@
-//! The guide for operators, walked by its own commands: from two bare hosts to metrics and a job with its own token.
+//! Guides, walked by their own commands: an operator comes from two bare hosts to metrics and a job with its own token, a
+//! researcher from a scenario to a figure with a protocol of their own.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,8 +13,13 @@ use thalweg_core::Rate;
 use thalweg_lab::testing::build_or_skip;
 use thalweg_lab::{Lab, Place, Spec};
 
+#[path = "../examples/shortest_first.rs"]
+#[expect(dead_code, reason = "the walk calls what its main function calls")]
+mod shortest_first;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg");
 const GUIDE: &str = include_str!("../../../docs/running.md");
+const RESEARCH: &str = include_str!("../../../docs/scenarios.md");
 
 /// Addresses of the guide, and those of the lab in their place.
 const ADDRESSES: [(&str, &str); 2] = [("10.0.3.1", "10.77.0.1"), ("10.0.3.2", "10.77.0.2")];
@@ -205,4 +211,40 @@ fn refused(rank: Child, words: &str) {
 
 fn read(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).expect("it was written")
+}
+
+/// The command of the guide that builds and starts the example. This test contains the example, built already.
+const EXAMPLE: &str = "cargo run --release --package thalweg-cli --example shortest_first -- ";
+
+#[test]
+fn a_researcher_comes_from_a_scenario_to_a_figure_with_a_protocol_of_their_own() {
+    let (_, section) = RESEARCH.split_once("\n## A protocol of your own\n").expect("a section");
+    let section = section.split("\n## ").next().expect("the first part");
+    // The last block of a kind: a diagram is text as well.
+    let block = |kind: &str| {
+        let (_, rest) = section.rsplit_once(&format!("\n```{kind}\n")).expect("a block");
+        rest.split("```").next().expect("the rest of the block").to_owned()
+    };
+    let folder = std::env::temp_dir().join(format!("thalweg-research-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a temporary folder");
+    fs::write(folder.join("web.toml"), block("toml")).expect("a temporary file");
+    let mut printed = String::new();
+    for line in block("sh").lines() {
+        if let Some(files) = line.strip_prefix(EXAMPLE) {
+            let files: Vec<PathBuf> = files.split(' ').map(|name| folder.join(name)).collect();
+            printed = shortest_first::compare(&files[0], &files[1]).expect("it runs");
+        } else {
+            let arguments = line.strip_prefix("thalweg ").expect("a command of the program");
+            let mut command = Command::new(PROGRAM);
+            let output = command.args(arguments.split(' ')).current_dir(&folder).output();
+            let output = output.expect("the program starts");
+            assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+            assert!(text(&output.stdout).contains("web search"), "{}", text(&output.stdout));
+        }
+    }
+    assert_eq!(printed.trim_end(), block("text").trim_end(), "the guide prints the result");
+    let figure = read(&folder, "shortest-first.svg");
+    assert!(figure.starts_with("<svg") && figure.ends_with("</svg>\n"), "{figure}");
+    assert!(figure.contains("shortest first"), "{figure}");
+    fs::remove_dir_all(&folder).expect("it was written");
 }

@@ -2,23 +2,30 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::Ipv4Addr;
 use std::path::Path;
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use thalweg::daemon::SwitchSnapshot;
 use thalweg_console::{Failure, files};
 use thalweg_control::{Access, inquiry};
+use thalweg_lab::{Lab, Place};
 
 use super::group::{Group, own_program};
+
+/// Token of all jobs: only processes of the demo know where the server is, for less than a minute.
+pub(super) const TOKEN: &str = "demo";
 
 /// Source of randomness that nobody can guess.
 const ENTROPY: &str = "/dev/urandom";
 
-/// A switch and a server on loopback.
-pub(super) struct Cluster {
+/// A switch and a server, on loopback or in a lab.
+pub(super) struct Cluster<'a> {
     pub(super) switch: String,
     pub(super) server: String,
     switch_process: usize,
+    lab: Option<&'a Lab>,
 }
 
 /// Counters of a switch.
@@ -41,14 +48,28 @@ pub(super) struct JobCounters {
     pub(super) added: u64,
 }
 
-impl Cluster {
-    /// Starts both.
-    pub(super) fn start(group: &mut Group, loss: f64, seed: u64) -> Result<Cluster, Failure> {
+impl<'a> Cluster<'a> {
+    /// Starts both. The switch loses this share of all packets.
+    pub(super) fn start(
+        group: &mut Group,
+        lab: Option<&'a Lab>,
+        loss: f64,
+        seed: u64,
+    ) -> Result<Cluster<'a>, Failure> {
         let secret = secret()?;
         let options = [format!("--loss={loss}"), format!("--seed={seed}")];
-        let (switch_process, switch) = start(group, "switch", &options, &secret)?;
-        let (_, server) = start(group, "server", &[format!("--switch={switch}")], &secret)?;
-        Ok(Cluster { switch, server, switch_process })
+        let place = lab.map(|lab| lab.rack(0));
+        let (switch_process, switch) = start(group, place, "switch", &options, &secret)?;
+        let (place, options) = (lab.map(|lab| lab.server(0)), [format!("--switch={switch}")]);
+        let (_, server) = start(group, place, "server", &options, &secret)?;
+        Ok(Cluster { switch, server, switch_process, lab })
+    }
+
+    /// Makes the command of a worker run on a host of its own, if the cluster is in a lab.
+    pub(super) fn enter(&self, rank: u32, command: &mut Command) {
+        if let Some(lab) = self.lab {
+            lab.host(rank).enter(command);
+        }
     }
 
     pub(super) fn switch_counters(&self, group: &mut Group) -> Result<SwitchCounters, Failure> {
@@ -58,7 +79,8 @@ impl Cluster {
 
     /// Asks the server's control channel, as operators do. Jobs that were left are forgotten there.
     pub(super) fn job_counters(&self, job: &str) -> Result<JobCounters, Failure> {
-        let access = Access { endpoint: self.server.clone(), token: None, tls_ca: None };
+        let access =
+            Access { endpoint: self.server.clone(), token: Some(TOKEN.to_owned()), tls_ca: None };
         let answer = inquiry::statistics(&access, None).map_err(Failure::ran)?;
         let found = answer.jobs.into_iter().find(|found| found.name == job);
         let found =
@@ -84,12 +106,17 @@ impl SwitchCounters {
 /// Starts a daemon and waits until it says where it is.
 fn start(
     group: &mut Group,
+    place: Option<&Place>,
     which: &str,
     options: &[String],
     secret: &str,
 ) -> Result<(usize, String), Failure> {
     let mut command = own_program()?;
-    command.args(["demo-daemon", which, "--bind=127.0.0.1:0"]).args(options);
+    let address = place.map_or(Ipv4Addr::LOCALHOST, Place::address);
+    command.args(["demo-daemon", which, &format!("--bind={address}:0")]).args(options);
+    if let Some(place) = place {
+        place.enter(&mut command);
+    }
     let process = group.start(&format!("the {which}"), &mut command)?;
     let line = group.ask(process, secret)?;
     match line.strip_prefix(&format!("{which} ready at ")) {

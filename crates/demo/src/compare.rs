@@ -1,4 +1,4 @@
-//! The same all-reduce by every way, on the same loopback.
+//! The same all-reduce by every way, on the same network.
 
 use thalweg_console::Failure;
 
@@ -13,7 +13,7 @@ use super::training::{Together, parse, start_workers};
 /// Workers of the first tenant sum its gradient `rounds` times by each of the ways, in turn.
 pub(super) fn compare(
     group: &mut Group,
-    cluster: &Cluster,
+    cluster: &Cluster<'_>,
     ways: &[Way],
     loss: f64,
     plan: &Plan,

@@ -7,7 +7,7 @@ use thalweg::daemon::{ServerDaemon, ServerDaemonConfig, SwitchDaemon, SwitchDaem
 use thalweg_console::{Failure, files, log};
 use thalweg_wire::tag::Secret;
 
-use super::cluster::SwitchCounters;
+use super::cluster::{SwitchCounters, TOKEN};
 use super::lifeline::Lifeline;
 
 /// The daemon to run.
@@ -55,7 +55,7 @@ pub fn daemon(command: &DaemonCommand) -> Result<(), Failure> {
         }
         DaemonCommand::Server { bind, switch } => {
             let mut config = ServerDaemonConfig::new(bind, secret);
-            config.switch = Some(switch);
+            (config.switch, config.token) = (Some(switch), Some(TOKEN.to_owned()));
             thalweg::internal::listen(|event| log::log(&event.text));
             let server = ServerDaemon::start(&config).map_err(Failure::ran)?;
             files::print(&format!("server ready at {}\n", server.address()))?;

@@ -7,6 +7,7 @@ mod group;
 mod learner;
 mod lifeline;
 mod message;
+mod network;
 mod outcome;
 mod page;
 mod plan;
@@ -30,6 +31,7 @@ pub use self::worker::worker;
 use self::cluster::Cluster;
 use self::group::Group;
 use self::message::Way;
+use self::network::Network;
 use self::outcome::{Outcome, TenantOutcome};
 use self::plan::Plan;
 use self::progress::Progress;
@@ -73,11 +75,13 @@ One switch, one server and seven workers start as processes of their own and tal
 The workers of tenant A learn digits, those of tenant B stripes. Every step's gradients are summed on \
 their way through the switch, which loses packets on purpose; what it lacks, the server completes. At \
 the end all workers of a tenant must hold the same bits, and must have learnt what a single process \
-with the same seed learns. The same all-reduce by ring and by parameter servers stands beside it.";
+with the same seed learns. The same all-reduce by ring and by parameter servers stands beside it: with \
+root on hosts with links of 200 Mbps, without root on loopback, which has no links to save.";
 
 const DEMO_HELP: &str = "\
 Examples:
   thalweg demo                          everything, in less than a minute
+  sudo thalweg demo                     the same, compared on links of a lab
   thalweg demo --quick --json           a few steps, the verdict for programs
   thalweg demo --loss 0.05 --workers 6  more of both
   thalweg demo --data mnist             on train-images-idx3-ubyte, train-labels-idx1-ubyte,
@@ -109,8 +113,10 @@ pub fn demo(arguments: &DemoArguments) -> Result<(), Failure> {
 fn run(plan: &Plan) -> Result<Outcome, Failure> {
     let start = Instant::now();
     let mut progress = Progress::new(plan);
+    // Ends after the processes in it.
+    let network = Network::build(plan.tenants[0].workers);
     let mut group = Group::new();
-    let cluster = Cluster::start(&mut group, plan.loss, plan.seed)?;
+    let cluster = Cluster::start(&mut group, None, plan.loss, plan.seed)?;
     progress.say(&format!(
         "switch at {}, loses {} of its packets; server at {}; workers: {}",
         cluster.switch,
@@ -131,14 +137,15 @@ fn run(plan: &Plan) -> Result<Outcome, Failure> {
         let (tenant, reference) = (tenant.clone(), finished(reference)?);
         tenants.push(TenantOutcome { tenant, training, reference });
     }
-    let comparison = compare_all(&mut group, &cluster, plan, &mut progress)?;
+    let comparison = compare_all(&mut group, (&cluster, &network), plan, &mut progress)?;
     progress.finish();
-    Ok(Outcome { tenants, comparison, switch, took: start.elapsed() })
+    let links = network.links();
+    Ok(Outcome { tenants, comparison, links, switch, took: start.elapsed() })
 }
 
 fn compare_all(
-    group: &mut Group,
-    lossy: &Cluster,
+    processes: &mut Group,
+    (loopback, network): (&Cluster<'_>, &Network),
     plan: &Plan,
     progress: &mut Progress,
 ) -> Result<Vec<outcome::Measured>, Failure> {
@@ -148,10 +155,15 @@ fn compare_all(
     progress.compare(plan.rounds * (ALL.len() + usize::from(is_lossy)));
     if is_lossy {
         let ways = [Way::Aggregate];
-        comparison = compare::compare(group, lossy, &ways, plan.loss, plan, progress)?;
+        let in_lab = match network.lab() {
+            lab @ Some(_) => Some(Cluster::start(processes, lab, plan.loss, plan.seed)?),
+            None => None,
+        };
+        let lossy = in_lab.as_ref().unwrap_or(loopback);
+        comparison = compare::compare(processes, lossy, &ways, plan.loss, plan, progress)?;
     }
-    let clean = Cluster::start(group, 0.0, plan.seed)?;
-    comparison.extend(compare::compare(group, &clean, &ALL, 0.0, plan, progress)?);
+    let clean = Cluster::start(processes, network.lab(), 0.0, plan.seed)?;
+    comparison.extend(compare::compare(processes, &clean, &ALL, 0.0, plan, progress)?);
     Ok(comparison)
 }
 
@@ -163,7 +175,7 @@ fn finished(reference: JoinHandle<Result<Reference, Failure>>) -> Result<Referen
 fn text(outcome: &Outcome) -> String {
     let style = files::table_style();
     let about_tenants = format!("{} {}", verdict::switch(outcome), verdict::bounds());
-    let about_ways = format!("{} {}", verdict::FAIR, verdict::GOODPUT);
+    let about_ways = format!("{} {}", outcome.links.explanation(), verdict::GOODPUT);
     format!(
         "{}\n{}\n{}\n{}\n{}\n",
         verdict::tenants(outcome).to_text(style),

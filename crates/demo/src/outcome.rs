@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::cluster::{JobCounters, SwitchCounters};
 use super::message::Way;
+use super::network::Links;
 use super::plan::Tenant;
 use super::reference::Reference;
 
@@ -15,6 +16,8 @@ pub(super) const ACCURACY_WITHIN: f64 = 0.02;
 pub(super) struct Outcome {
     pub(super) tenants: Vec<TenantOutcome>,
     pub(super) comparison: Vec<Measured>,
+    /// Links that the comparison ran on.
+    pub(super) links: Links,
     /// Counters of the switch that both tenants shared, when they were done.
     pub(super) switch: SwitchCounters,
     pub(super) took: Duration,

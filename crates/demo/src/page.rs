@@ -121,7 +121,7 @@ fn comparison(plan: &Plan, outcome: &Outcome) -> Section {
             "{} workers sum {values} values {} times by each way, one after the other. {}",
             first.workers,
             plan.rounds,
-            verdict::FAIR
+            outcome.links.explanation()
         ))
         .table(verdict::comparison(outcome), "")
         .plot(bars, "Higher is better.")

@@ -20,7 +20,7 @@ const LATEST_STEPS: usize = 10;
 #[expect(clippy::disallowed_methods, reason = "progress is shown in real time")]
 pub(super) fn train(
     group: &mut Group,
-    cluster: &Cluster,
+    cluster: &Cluster<'_>,
     plan: &Plan,
     progress: &mut Progress,
 ) -> Result<(Vec<Training>, SwitchCounters), Failure> {
@@ -60,14 +60,17 @@ pub(super) fn train(
 /// Starts the workers of a job and gives them their work.
 pub(super) fn start_workers(
     group: &mut Group,
-    cluster: &Cluster,
+    cluster: &Cluster<'_>,
     job: &str,
     ranks: u32,
     work: &Work,
 ) -> Result<Vec<usize>, Failure> {
     let start = |rank| {
         let name = format!("worker {rank} of {job}");
-        let worker = group.start(&name, own_program()?.arg("demo-worker"))?;
+        let mut command = own_program()?;
+        command.arg("demo-worker");
+        cluster.enter(rank, &mut command);
+        let worker = group.start(&name, &mut command)?;
         let assignment = Assignment {
             server: cluster.server.clone(),
             switch: cluster.switch.clone(),

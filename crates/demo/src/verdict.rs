@@ -88,11 +88,6 @@ pub(super) fn bounds() -> String {
     )
 }
 
-/// Conditions of the comparison.
-pub(super) const FAIR: &str = "The same gradient and workers in every row, over the same loopback. \
-    Rings and parameter servers (server) run directly between the workers and do not pass the \
-    switch: compare them with aggregate through a switch that loses nothing.";
-
 /// Definition of goodput.
 pub(super) const GOODPUT: &str = "Goodput: bits of the gradient over the time of its sum, from the \
     last worker's start until all have it.";
@@ -114,6 +109,7 @@ pub(super) fn json(outcome: &Outcome) -> Value {
     json!({
         "schema": "thalweg.demo/1",
         "tenants": tenants.collect::<Vec<_>>(),
+        "network": outcome.links.json(),
         "comparison": comparison.collect::<Vec<_>>(),
         "switch": {
             "packets": outcome.switch.packets,

@@ -7,6 +7,7 @@ use thalweg_console::{Failure, files};
 use thalweg_core::Digest;
 use thalweg_train::Shard;
 
+use super::cluster::TOKEN;
 use super::learner::Learner;
 use super::lifeline::Lifeline;
 use super::message::{Assignment, Exercise, Lesson, Report, Span, Trained, Way, Work};
@@ -51,6 +52,7 @@ fn join(assignment: &Assignment) -> Result<Session, Failure> {
     Session::builder(server, job)
         .rank(*rank, *ranks)
         .switch(switch)
+        .token(TOKEN)
         .policy(Policy::default().collective(Collective::Aggregate))
         // Every worker counts as a host of its own, so that all values pass the network.
         .share_memory(false)

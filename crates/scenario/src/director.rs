@@ -110,7 +110,7 @@ impl<'a> ScenarioDirector<'a> {
     }
 
     /// The earliest start of a flow; of equal ones the first source's.
-    fn next_start(sources: &mut [Source]) -> Option<(Time, usize)> {
+    pub(crate) fn next_start(sources: &mut [Source]) -> Option<(Time, usize)> {
         let starts = sources.iter_mut().enumerate();
         starts.filter_map(|(index, source)| Some((source.peek()?.start, index))).min()
     }
@@ -192,7 +192,7 @@ impl<'a> ScenarioDirector<'a> {
 
 impl FlowEnd {
     /// Of a flow whose sender is gone.
-    fn lost(at: Time) -> FlowEnd {
+    pub(crate) fn lost(at: Time) -> FlowEnd {
         FlowEnd { at, arrived: false, retransmissions: 0, timeouts: 0, detections: 0 }
     }
 }

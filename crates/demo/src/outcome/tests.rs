@@ -62,6 +62,7 @@ fn wrong_sums_are_named() {
     let outcome = |is_exact| Outcome {
         tenants: Vec::new(),
         comparison: vec![measured(is_exact)],
+        links: Links::None { reason: String::new() },
         switch: SwitchCounters::default(),
         took: Duration::ZERO,
     };
