@@ -15,7 +15,7 @@ use crate::progress::Bar;
 #[derive(Args)]
 #[command(after_long_help = FIGURE_HELP)]
 pub(crate) struct FigureArguments {
-    /// Name of the figure, from --list
+    /// The figure; --list has their names
     #[arg(required_unless_present = "list")]
     name: Option<String>,
     /// Print every figure, what it shows and how long it takes
