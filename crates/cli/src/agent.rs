@@ -31,15 +31,15 @@ const STATE_DIR: &str = "/run/thalweg";
 pub(crate) const ABOUT: &str = "\
 Plan when the jobs of this host send, and how fast
 
-One agent runs on every host. Jobs tell it how much they have to send; in slots of 60 ms it plans their \
-bursts so that they miss each other, on its own link by its own tables and in the network by those of \
-switches (`thalweg switch --pacing`). Without a switch, or when it is lost, it goes by its own tables.
+One agent runs on every host. Jobs report to it how many bytes they have to send. In slots of 60 ms it plans \
+their bursts so that they do not meet: on its own link by its own load table, and in the network by the load \
+tables of switches (`thalweg switch --pacing`). While it reaches no switch, it uses its own table only.
 
-`thalweg agent run` starts any program and makes its TCP connections obey, with the pacing that the \
-kernel has for TCP. The program is not changed and does not notice.
+`thalweg agent run` starts any program and makes its TCP connections follow the plans, with the kernel's \
+pacing of TCP. The program needs no change.
 
-With `--prioritize` the agent gives priorities to the TCP flows of all programs: it observes them, learns how large \
-flows of each service become, and a small program in the kernel writes the code point of every packet.";
+With `--prioritize` the agent gives priorities to the TCP flows of all programs: it observes them and learns how \
+large flows of each service become, and a small program in the kernel writes the DSCP of every packet.";
 
 /// Arguments of `thalweg agent`.
 #[derive(Args)]
@@ -55,7 +55,7 @@ pub(crate) struct AgentArguments {
 
 #[derive(Subcommand)]
 enum AgentCommand {
-    /// Start a program whose TCP connections obey the agent, and end with its exit code
+    /// Start a program whose TCP connections follow the agent's plans, and end with its exit code
     Run(RunArguments),
     /// Undo what another process changed on this host when it hangs or is killed
     #[command(hide = true)]
@@ -71,13 +71,13 @@ struct RunArguments {
     /// Socket of the agent
     #[arg(long, default_value = AGENT_SOCKET, value_name = "FILE", conflicts_with = "rates")]
     socket: PathBuf,
-    /// Bytes that it sends to each host in an iteration, such as 100MB [default: what it sent before]
+    /// Bytes that the job sends to each host in an iteration, such as 100MB [default: those of the iteration before]
     #[arg(long)]
     volume: Option<Bytes>,
-    /// Ask no agent: these rates, one a slot of 60 ms, over and over, such as 50mbit,1gbit
+    /// Use these rates instead of an agent, one for each slot of 60 ms, repeated, such as 50mbit,1gbit
     #[arg(long, value_delimiter = ',', value_name = "RATE,…")]
     rates: Vec<Rate>,
-    /// With --rates: write what became of every slot there, as lines of JSON
+    /// With --rates: write the result of every slot to this file, as lines of JSON
     #[arg(long, value_name = "FILE", requires = "rates")]
     log: Option<PathBuf>,
     /// Folder of the files that keep original values of kernel settings while they are changed

@@ -35,13 +35,13 @@ const WRITE_SECRET: &str = "thalweg secret new --out secret";
 /// Options of every daemon beside its settings.
 #[derive(Args)]
 pub(crate) struct DaemonOptions {
-    /// Read settings from a TOML file, whose keys are the names of the flags; flags go first
+    /// Read settings from a TOML file, whose keys are the names of the flags; a flag overrides its key
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// When ready, print one JSON document instead of a line of text
     #[arg(long)]
     json: bool,
-    /// Form of lines on standard error: text, or a JSON document a line with time, level and message
+    /// Form of lines on standard error: text, or one JSON document for each line with time, level and message
     #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
     log_format: LogFormat,
 }

@@ -24,16 +24,16 @@ pub(crate) struct FigureArguments {
     /// Print one JSON document instead of tables
     #[arg(long)]
     json: bool,
-    /// A small size, for a look: it ends within seconds
+    /// Run a small version, which ends within seconds
     #[arg(long)]
     quick: bool,
     /// Write NAME.svg, NAME.json, NAME.csv and index.html into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Seed of everything random; the same seed gives the same findings, bit for bit
+    /// Seed of all random numbers; the same seed gives the same results, bit for bit
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Seeds to run, from --seed upwards; a claim holds only if it does over all of them
+    /// Number of seeds to run, from --seed upwards; a claim holds only if it holds over all of them
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     seeds: u32,
@@ -43,9 +43,9 @@ pub(crate) struct FigureArguments {
 }
 
 const FIGURE_HELP: &str = "\
-A figure compares what a paper published with what comes out here: for each claim the paper's value,
-the measured one, the rule by which they agree, and whether they do. A figure that does not hold is a result and
-no failure: the exit code is 0, and the last line says \"does NOT hold\".
+A figure compares a paper's published results with the results of this program: for each claim the paper's
+value, the measured value, the rule by which they agree, and the verdict. A figure that does not hold is a
+result and not a failure: the exit code is 0, and the last line says \"does NOT hold\".
 
 docs/figures.md describes every figure and says where its set-up departs from the paper's.";
 

@@ -18,13 +18,13 @@ const SCHEMA: &str = "thalweg.jobs/1";
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct JobsArguments {
-    /// The server, host:port
+    /// Address of the server, host:port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4808")]
     server: String,
     /// File with a token: a tenant's shows its own jobs, an operator's all
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Certificate of the authority that signed the server's
+    /// Certificate of the authority that signed the server's certificate, if it uses TLS
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
     /// List the ranks of this job instead
@@ -40,9 +40,9 @@ Examples:
   thalweg jobs --server 10.0.0.1:4808 --token-file operator.token
       all jobs of a server
   thalweg jobs resnet --server 10.0.0.1:4808 --token-file job.token
-      the ranks of one job: their hosts, and how far each is
+      the ranks of one job: their hosts, and the progress of each
   thalweg jobs --json | jq '.jobs[].name'
-      names alone, for programs";
+      names only, for programs";
 
 /// A job.
 #[derive(Debug, Serialize)]

@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct LabArguments {
-    /// Hosts, in all racks together
+    /// Number of hosts in all racks together
     #[arg(long, default_value_t = 8)]
     hosts: u32,
     /// Rate of every host's link in each direction, such as 1gbit, 100mbit or 2.5Gbps
@@ -36,24 +36,24 @@ pub(crate) struct LabArguments {
     lossy_hosts: Option<u32>,
     /// Send packets one by one, as on a wire, and not in pieces of up to 64 KB
     ///
-    /// Pieces cost far less time, but one loss takes a whole piece. With losses you want this, and a
-    /// rate that the machine can carry packet by packet: 8 hosts of 100mbit need about 2 cores.
+    /// Pieces cost far less processor time, but a loss drops a whole piece. Use this flag with losses, and a
+    /// rate that the machine can carry packet by packet: 8 hosts at 100mbit need about 2 cores.
     #[arg(long)]
     per_packet: bool,
     /// MTU of every link, 576 to 9000 bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1_500)]
     mtu: u16,
-    /// Racks that the hosts are spread over, 1 to 4
+    /// Number of racks that the hosts are spread over, 1 to 4
     ///
-    /// They are joined by links as fast as all hosts of a rack together.
+    /// A link between racks is as fast as all hosts of a rack together.
     #[arg(long, default_value_t = 1)]
     racks: u32,
     #[command(flatten)]
     queues: QueueArguments,
-    /// Start a switch in every rack and a server on a host of its own, and tell the commands
+    /// Start a switch in every rack, and a server on a host of its own
     ///
-    /// They find them in THALWEG_SWITCH, THALWEG_SERVER and THALWEG_TOKEN, where torch programs with the
-    /// backend `thalweg` look.
+    /// The commands get their addresses and a token in THALWEG_SWITCH, THALWEG_SERVER and THALWEG_TOKEN, which
+    /// the backend `thalweg` of torch reads.
     #[arg(long)]
     daemons: bool,
     /// Cores of each switch and of the server [default: a quarter of this machine's, 1 to 4]
@@ -68,29 +68,28 @@ pub(crate) struct LabArguments {
 pub(crate) const ABOUT: &str = "\
 Run a command on every host of a network that exists only on this machine
 
-Each host has a link of its own to the switch of its rack, shaped in both directions, and sees nothing \
-of the machine's own network. Needs root. The network is gone when the command has ended on every host, \
-whatever happens.
+Each host is a network namespace with a link of its own to the switch of its rack, shaped in both directions. \
+A host does not see the machine's own network. The command needs root. The network is removed when the \
+command has ended on every host, also after a failure.
 
-The commands find out who they are from the environment:
+Each command gets these variables in its environment:
   THALWEG_LAB_RANK, RANK          the number of the host, from 0
-  THALWEG_LAB_HOSTS, WORLD_SIZE   how many hosts there are
+  THALWEG_LAB_HOSTS, WORLD_SIZE   the number of hosts
   THALWEG_LAB_ADDR                the host's address, 10.77.R.N in rack R
   THALWEG_LINK_RATE_MBPS          the rate of its link, for the number of sending threads
   MASTER_ADDR, MASTER_PORT        host 0, where torch programs meet
-  LOCAL_RANK                      0: one command a host
+  LOCAL_RANK                      0: each host runs one command
   GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME   the host's interface
-  THALWEG_SWITCH, THALWEG_SERVER, THALWEG_TOKEN   with --daemons: the switch of the rack, the server
+  THALWEG_SWITCH, THALWEG_SERVER, THALWEG_TOKEN   with --daemons: the switch of the rack, the server, a token
 
-Every line of output gets the host's number before it, as in `[3] done`. If the command fails on one \
-host, the others are asked to end (SIGTERM) and have 5 seconds; Ctrl-C does the same, and a second \
-Ctrl-C does not wait. Exit code: 0 if the command ended well everywhere, 1 if not, 2 for bad input, \
-130 after Ctrl-C.";
+Every line of output begins with the host's number, as in `[3] done`. If the command fails on one host, the \
+others get SIGTERM and have 5 seconds to end. Ctrl-C does the same; a second Ctrl-C does not wait. Exit code: \
+0 if the command succeeded on every host, 1 if not, 2 for bad input, 130 after Ctrl-C.";
 
 const EXAMPLES: &str = "\
 Examples:
   sudo thalweg lab --hosts 2 -- sh -c 'echo I am $THALWEG_LAB_ADDR'
-      who is there
+      every host prints its address
   sudo thalweg lab --hosts 2 --rate 100mbit -- sh -c 'test $RANK = 0 || ping -c3 $MASTER_ADDR'
       host 1 pings host 0
   sudo thalweg lab --hosts 8 --rate 1gbit -- python3 train.py
@@ -102,7 +101,7 @@ Examples:
   sudo thalweg lab --hosts 8 --racks 2 -- python3 train.py
       the same in two racks
   sudo thalweg lab --hosts 4 --rate 100mbit --per-packet --queues 8 --drop-unmarkable -- ./flows
-      ports with eight queues by DSCP, which mark and drop by what they hold";
+      ports with eight queues by DSCP, which mark and drop packets by the length of the queue";
 
 /// Runs it.
 pub(crate) fn lab(arguments: &LabArguments) -> Result<(), Failure> {

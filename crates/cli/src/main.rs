@@ -33,8 +33,8 @@ use thalweg_doctor::DoctorArguments;
 
 /// Sums the gradients of many training workers inside the network and returns the sum to all of them.
 ///
-/// It runs on real networks (switch, server, agent), in labs of namespaces on one machine, and in a deterministic
-/// packet-level simulator that also has the published baselines and repeats published figures.
+/// The program runs on real networks (switch, server, agent), in labs of namespaces on one machine, and in a
+/// deterministic packet-level simulator, which also has published baselines and reproduces published figures.
 #[derive(Parser)]
 #[command(name = "thalweg", version)]
 struct Arguments {
@@ -45,23 +45,23 @@ struct Arguments {
 /// Examples of the first page of help.
 const EXAMPLES: &str = "\
 Examples:
-  thalweg demo                                         everything at work on this machine, in less than a minute
+  thalweg demo                                         all parts together on this machine, in less than a minute
   thalweg sim scenarios/websearch.toml                 flow completion times on a data-centre network
   thalweg sim scenarios/incast.toml --out out/incast   the same with a report page, JSON and CSV
   thalweg sim scenarios/sweep.toml --json              every combination of a sweep, for programs
   thalweg figure --list                                published figures that can be run again
-  thalweg figure atp-table1                            one of them, beside the paper's numbers
+  thalweg figure atp-table1                            one figure, beside the paper's numbers
   thalweg predict train --input flows.csv --out forest.bin    learn how large flows become
   thalweg lab --hosts 8 --rate 1gbit -- ./train.sh     a command on 8 hosts, all on this machine
   thalweg plan --layers resnet50 --format sonic        queue thresholds for a model, for a switch
-  thalweg secret new --out secret                      what switches and servers of a cluster share
-  thalweg switch --metrics 127.0.0.1:9464              a switch on this machine, to be watched
+  thalweg secret new --out secret                      the secret that switches and servers of a cluster share
+  thalweg switch --metrics 127.0.0.1:9464              a switch on this machine, with metrics
   thalweg server --switch 127.0.0.1:4800               a server beside it
   thalweg agent --address 10.0.3.7 --rate 10gbit       plans when the jobs of this host send
-  thalweg token new --secret-file s --job resnet --ranks 8    what the ranks of a job show the server
+  thalweg token new --secret-file s --job resnet --ranks 8    the token that ranks of a job show the server
   thalweg nccl run --server 10.0.0.1:4808 -- torchrun train.py    a program over NCCL, its sums through switches
   thalweg doctor 10.0.0.2                              what is wrong with the path to a host
-  thalweg top                                          what they do, live
+  thalweg top                                          live view of switches, servers and jobs
   thalweg bench fabric                                 how fast the simulator is on this machine";
 
 const COMPLETIONS: &str = "\
@@ -79,7 +79,7 @@ enum Command {
     Sim(sim::SimArguments),
     /// Run a published figure again and compare it with the paper's numbers
     Figure(figure::FigureArguments),
-    /// Learn how large flows become, and check how well
+    /// Learn how large flows become, and evaluate the predictions
     #[command(subcommand, after_long_help = predict::PREDICT_HELP)]
     Predict(predict::PredictCommand),
     /// Run a command on every host of a network that exists only on this machine
@@ -88,20 +88,20 @@ enum Command {
     /// Plan the queues of switches for a model whose gradients may be lost in part
     #[command(long_about = plan::ABOUT)]
     Plan(plan::PlanArguments),
-    /// Run a switch: sums gradients in the network
+    /// Run a switch, which sums gradients in the network
     Switch(switch::SwitchArguments),
-    /// Run a server: completes sums, and knows who is in which job
+    /// Run a server, which completes sums and keeps the list of jobs and their ranks
     Server(server::ServerArguments),
     /// Make secrets for switches and servers
     #[command(subcommand)]
     Secret(secret::SecretCommand),
-    /// Plan when the jobs of this host send, and make programs obey
+    /// Plan when the jobs of this host send, and make programs follow the plan
     #[command(long_about = agent::ABOUT)]
     Agent(agent::AgentArguments),
     /// Make tokens for tenants and operators, and explain them
     #[command(subcommand, long_about = token::ABOUT)]
     Token(token::TokenCommand),
-    /// Run programs over NCCL with the plug-in, and check that it works here
+    /// Run programs over NCCL with the plug-in, and check that it works on this host
     #[command(subcommand, long_about = nccl::ABOUT)]
     Nccl(nccl::NcclCommand),
     /// Find out what is wrong with this host and the network around it, and what to do

@@ -21,14 +21,14 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// The long help of `thalweg nccl`.
 pub(crate) const ABOUT: &str = "\
-Run programs over NCCL with in-network aggregation, without a changed line.
+Run programs over NCCL with in-network aggregation, without a change to the program.
 
 NCCL loads a library, libnccl-net-thalweg.so, that an environment variable names. All-reduce sums of float32, float16 and
-bfloat16 then go through the switches and the server that the variables name, and everything else over TCP between ranks.
-The variables have to be the same at every host of a job, except for the interface and the switch of the rack.
+bfloat16 then go through the switches and the server that other variables name. All other operations go over TCP between
+ranks. The variables must be the same at every host of a job, except for the interface and the switch of the rack.
 
-The library is the one of --library, or the one beside this program, or the one in ../lib from there. The wheel for Python
-contains it as well: `python3 -m thalweg.nccl` prints its path.";
+The library is that of --library, otherwise that in the folder of this program, otherwise that in ../lib from there. The
+wheel for Python also contains it: `python3 -m thalweg.nccl` prints its path.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,7 +43,7 @@ Examples:
 #[derive(Subcommand)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) enum NcclCommand {
-    /// Print the variables to set, as commands of a shell
+    /// Print the variables to set, as shell commands
     Env(EnvArguments),
     /// Run a program with the variables set
     Run(RunArguments),
@@ -87,10 +87,10 @@ pub(crate) struct VariableArguments {
     /// A file with the token that covers the jobs (`thalweg token new`)
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Certificates that vouch for the server, where it uses TLS
+    /// Certificates of the authority that signed the server's certificate, if it uses TLS
     #[arg(long, value_name = "FILE", requires = "server")]
     ca_file: Option<PathBuf>,
-    /// The secret of the cluster, where there is a switch and no server
+    /// A file with the secret of the cluster, for a switch without a server
     #[arg(long, value_name = "FILE", conflicts_with = "server")]
     secret_file: Option<PathBuf>,
     /// Network interface to use, such as eth1
@@ -99,7 +99,7 @@ pub(crate) struct VariableArguments {
     /// Address to use, in place of --interface
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<std::net::IpAddr>,
-    /// Length from which the tuner prefers CollNet [default: by the number of nodes]
+    /// Length from which the tuner prefers CollNet [default: by the number of nodes and the rate of the link]
     #[arg(long, value_name = "BYTES")]
     collnet_from_bytes: Option<u64>,
 }

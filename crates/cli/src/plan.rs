@@ -17,10 +17,10 @@ use thalweg_workload::{LossCost, Model, models};
 pub(crate) const ABOUT: &str = "\
 Plan the queues of switches: for a model whose gradients may be lost in part, or for TCP flows with priorities
 
-Layers are spread over the priorities of a port, the front first; the most urgent one is for control. Above its
-threshold a queue drops packets that are not ECN-capable, the ones with small gradients, and marks the others.
-The buffer is dealt out so that the losses cost the fewest rounds of training, each queue taken for an M/M/1/m
-queue: a model of the average, not of bursts.
+Layers are spread over the priorities of a port, front layers first; the most urgent priority is for control. Above
+its threshold a queue drops packets that are not ECN-capable (those with small gradients) and marks the others. The
+buffer is divided so that losses cost the fewest rounds of training. Each queue is modelled as an M/M/1/m queue, which
+describes the average and not bursts.
 
 With --for flows: eight queues in strict order of their priorities, as agents with --prioritize write them into \
 packets, and one marking threshold for each of them.";
@@ -34,25 +34,25 @@ pub(crate) struct PlanArguments {
     /// The model: a JSON file with its layers, or the name of a built-in one
     #[arg(long, value_name = "FILE|NAME", required_unless_present = "mark")]
     layers: Option<String>,
-    /// With --for flows: bytes above which each queue marks packets, such as 65 full packets at 10 Gbps
+    /// With --for flows: queue length above which each queue marks packets, such as 65 full packets at 10 Gbps
     #[arg(long, value_name = "SIZE", conflicts_with = "layers")]
     mark: Option<Bytes>,
     /// Extra rounds for each percent of lost gradients: a CSV file with the columns layer,small,large. Without
-    /// it large ones cost four times as much as small ones, and the last layer twice as much as the first
+    /// it large gradients cost four times as much as small ones, and the last layer twice as much as the first
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
-    /// Queues of a port for training; the most urgent one is for control. Default 8, and with --fair 2
+    /// Number of queues of a port for training; the most urgent one is for control. Default 8, and with --fair 2
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=8))]
     queues: Option<u8>,
     /// Divide each port between training and other traffic: half of the rate and half of the buffer for each. Other
-    /// traffic has one queue more. With more than two queues for training, each has an equal part of its half, and what
-    /// those that are empty leave is divided evenly, so that training may get less than half but never more
+    /// traffic has one queue more. More than two queues for training have equal parts of training's half. The rate that
+    /// empty queues leave is divided evenly, so that training may get less than half of the port, and never more
     #[arg(long)]
     fair: bool,
-    /// Most bytes that wait at a port
+    /// Buffer of a port: the most bytes that wait there
     #[arg(long, value_name = "SIZE", default_value = "512KB")]
     buffer: Bytes,
-    /// MTU of the links, by which packets are counted
+    /// MTU of the links, which gives the length of a packet
     #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,
     /// Share of a port's rate that the gradients take, from above 0 to less than 1
@@ -70,7 +70,7 @@ pub(crate) struct PlanArguments {
 enum Traffic {
     /// Gradients of a model, in deliveries with a bounded loss
     Gradients,
-    /// TCP flows whose packets agents give priorities
+    /// TCP flows that agents give priorities
     Flows,
 }
 

@@ -16,10 +16,10 @@ use thalweg_prioritize::records::Records;
 /// Commands of `thalweg predict`.
 #[derive(Subcommand)]
 pub(crate) enum PredictCommand {
-    /// Learn from flows that have ended, and write what was learned
+    /// Learn from flows that have ended, and write a forest
     #[command(after_long_help = TABLE_HELP)]
     Train(train::TrainArguments),
-    /// Bound flows, and compare with how large they became
+    /// Predict bounds of flows, and compare them with the flows' sizes
     #[command(after_long_help = TABLE_HELP)]
     Eval(eval::EvalArguments),
     /// Show what a forest was learned from: destinations, trees and settings
@@ -27,9 +27,9 @@ pub(crate) enum PredictCommand {
 }
 
 pub(crate) const PREDICT_HELP: &str = "\
-Of a flow that starts, its sender knows where it goes and how large the last five were. A forest of
-regression trees keeps the sizes of all flows it learned from; those that share leaves with the new
-one say how large it is at least and at most. QCLIMB gives priorities by these bounds.
+When a flow starts, its sender knows the destination and the sizes of the last five flows. A forest of
+regression trees keeps the sizes of all flows that it learned from. The flows that share leaves with the
+new flow give a lower and an upper bound of its size. QCLIMB gives priorities by these bounds.
 
   thalweg sim scenarios/websearch.toml --out out/web
   thalweg predict train --input out/web/flows.csv --out forest.bin
@@ -39,18 +39,18 @@ Learn from one part of your flows and evaluate on a later one: flows that a fore
 always within its bounds. docs/prioritize.md has the rest.";
 
 const TABLE_HELP: &str = "\
-The input is a table of flows with a header. Columns may come in any order, others are left alone:
+The input is a table of flows with a header. Columns may have any order, and others are ignored:
 
-  start_us            when the flow started, in microseconds
+  start_us            start of the flow, in microseconds
   src, dst            IPv4 addresses, or numbers of hosts
-  bytes               how large it became
+  bytes               size of the flow
   src_port, dst_port, protocol    the rest of the 5-tuple; 0 without these columns
-  end_us or fct_us    when it ended, or how long it took; without either, when it started
+  end_us or fct_us    time of its end, or duration; without both, its start counts
 
   start_us,src,src_port,dst,dst_port,protocol,bytes,end_us
   0,10.0.0.1,40112,10.0.0.9,80,tcp,4711,350.5
 
-  gap_us, last_1 … last_5         all or none: features as an agent noted them
+  gap_us, last_1 … last_5         all or none: features as an agent recorded them
 
 The file flows.csv of `thalweg sim --out` is such a table, and so is that of `thalweg agent --learned`.";
 

@@ -22,10 +22,10 @@ pub(crate) enum SecretCommand {
 
 #[derive(Args)]
 pub(crate) struct NewArguments {
-    /// Make one that can be used beside the first secret of this file, to replace it
+    /// Make a secret that can be used beside the first secret of this file, to replace it
     #[arg(long, value_name = "FILE")]
     after: Option<PathBuf>,
-    /// Write it into a new file that only its owner can read, in place of standard output
+    /// Write the secret to a new file that only its owner can read, in place of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -37,8 +37,8 @@ All switches and servers of a cluster have the same secret, in a file that they 
 keys of jobs are derived from it. A program that has it can forge sums of all jobs.
 
 A file may hold two secrets, the current one in its first line and another one in its second, so that a secret can be
-replaced while jobs run. Packets show by one bit, the last one of the secret, which of the two they are sealed with: with
---after the new one differs from that of FILE in this bit.";
+replaced while jobs run. One bit of a packet, the last bit of the secret, names the secret that its tag was made with. With
+--after the new secret differs from that of FILE in this bit.";
 
 const NEW_EXAMPLES: &str = "\
 Replace a secret while jobs run:

@@ -34,7 +34,7 @@ struct Settings {
     /// Address for UDP and TCP; the port is a multiple of 8, or 0 for a free one [default: 127.0.0.1:4808]
     #[arg(long, value_name = "ADDR")]
     bind: Option<SocketAddr>,
-    /// Number of cores that sum, each with a block of 8 ports 16 after the one before
+    /// Number of cores that sum. Each has a block of 8 ports, which begins 16 ports after the block before
     /// [default: a quarter of this machine's, 1 to 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     cores: Option<u16>,
@@ -44,61 +44,61 @@ struct Settings {
     /// The switch of this server's rack, host:port [default: none]
     #[arg(long, value_name = "ADDR")]
     switch: Option<String>,
-    /// The secret of the cluster, from `thalweg secret new`; needed beyond loopback. A second line may have the one that
-    /// it replaces
+    /// A file with the secret of the cluster, from `thalweg secret new`; needed beyond loopback. A second line may have the
+    /// secret that it replaces, or that will replace it
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// A token that all ranks share; other users of this machine can read it, unlike --token-file's
+    /// A token that all ranks share; other users of this machine can read it, unlike that of --token-file
     #[arg(long, value_name = "T", conflicts_with = "token_file")]
     token: Option<String>,
-    /// A file that holds a token that all ranks share: everybody who has it reaches all jobs
+    /// A file with a token that all ranks share: everybody who has this token reaches all jobs
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Ask for a token on loopback as well; beyond loopback ranks always need one
+    /// Require a token on loopback as well; beyond loopback ranks always need a token
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     require_token: Option<bool>,
-    /// Encrypt the control channel: the server's certificate, in PEM format
+    /// Certificate of the server, in PEM format; encrypts the control channel by TLS
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
     /// The certificate's private key, in PEM format
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// The most memory that one job may take, such as 256MiB; one that needs more gets a smaller window and is
+    /// The most memory that one job may take, such as 256MiB; a job that needs more gets a smaller window and is
     /// slower [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     job_memory: Option<Bytes>,
     /// The most memory that the jobs of one token may take together, or those of one address where tokens are shared or
-    /// not needed; one that does not fit is refused [default: a quarter of --memory]
+    /// not needed; a job that does not fit is refused [default: a quarter of --memory]
     #[arg(long, value_name = "SIZE")]
     token_memory: Option<Bytes>,
-    /// The most memory that all jobs may take together; one that does not fit is refused [default: a quarter of
+    /// The most memory that all jobs may take together; a job that does not fit is refused [default: a quarter of
     /// the memory of the machine, at least 1GiB]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
-    /// Never sleep: takes a whole core and answers sooner
+    /// Poll without sleep: takes a whole core and answers sooner
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     spin: Option<bool>,
-    /// Serve counters for Prometheus and `thalweg top` here, to all that can reach it
+    /// Address that serves counters for Prometheus and `thalweg top`, without a password
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
 }
 
 const EXAMPLES: &str = "\
-A server that is started again goes on where it was: the ranks of a job tell it. When it is ready it
-prints `server ready at ADDR`; what happens to jobs it says on standard error. Ctrl-C or SIGTERM ends
-it, with exit code 0. At SIGHUP it reads --secret-file and --token-file again, while jobs go on.
+A server that restarts gets the state of its jobs from their ranks, and the jobs go on. When the server is ready it
+prints `server ready at ADDR`; it logs events of jobs on standard error. Ctrl-C or SIGTERM ends it, with exit
+code 0. At SIGHUP it reads --secret-file and --token-file again, while jobs go on.
 
-Beyond loopback ranks need a token. `thalweg token new` makes one for some jobs with the secret of the cluster; the
-server needs no list of them. A token of --token-file is for clusters that trust all of their users: it opens all jobs.
+Beyond loopback ranks need a token. `thalweg token new` makes a token for some jobs with the secret of the cluster;
+the server keeps no list of tokens. A token of --token-file opens all jobs: use it if you trust all users.
 
 Examples:
   thalweg server --switch 127.0.0.1:4800
       on this machine only, beside `thalweg switch`
   thalweg server --bind 10.0.3.2:4808 --switch 10.0.3.1:4800 --secret-file /etc/thalweg/secret \\
       --tls-cert server.pem --tls-key server.key
-      the server of a cluster; ranks show tokens by `thalweg token new`
+      the server of a cluster; ranks need tokens of `thalweg token new`
   thalweg server --config server.toml
       the same from a file: bind = \"10.0.3.2:4808\", switch = \"10.0.3.1:4800\" and so on";
 

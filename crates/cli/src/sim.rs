@@ -29,7 +29,7 @@ const SWEEP_SCHEMA: &str = "thalweg.sim-sweep/1";
 pub(crate) struct SimArguments {
     /// The scenario, a TOML file
     file: PathBuf,
-    /// Seed of everything random; the same seed gives the same run, bit for bit [default: 1, or the
+    /// Seed of all random numbers; the same seed gives the same run, bit for bit [default: 1, or the
     /// file's sweep]
     #[arg(long)]
     seed: Option<u64>,
@@ -48,13 +48,13 @@ pub(crate) struct SimArguments {
 }
 
 const SIM_HELP: &str = "\
-A scenario has a title, a [topology], [[traffic]] and, if you like, a [switch], a [transport], an
+A scenario has a title, a [topology] and [[traffic]], and may have a [switch], a [transport], an
 [aggregation], [[faults]] and a [sweep]. The files in scenarios/ are commented examples of each.
 
-Completion times run from the start of a flow until its last acknowledgement is back. Slowdown is
-that time over the closed form for the same flow alone on an idle network.
+The completion time of a flow is the time from its start until its last acknowledgement is back. Slowdown
+is this time, divided by the computed time of the same flow alone on an idle network.
 
-Ctrl-C stops the run and reports what there is so far; press it twice to leave at once.";
+Ctrl-C stops the run and reports the results so far; a second Ctrl-C ends the program at once.";
 
 /// Runs it.
 pub(crate) fn sim(arguments: &SimArguments) -> Result<(), Failure> {

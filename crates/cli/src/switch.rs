@@ -27,7 +27,7 @@ const BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOS
 pub(crate) struct SwitchArguments {
     #[command(flatten)]
     options: DaemonOptions,
-    /// Do nothing but keep load tables, for a switch that can only forward; needs --pacing
+    /// Only keep load tables, on behalf of a hardware switch that can only forward; needs --pacing
     #[arg(long)]
     emulate: bool,
     #[command(flatten)]
@@ -41,38 +41,38 @@ struct Settings {
     /// Address to listen at; the port is a multiple of 8, or 0 for a free one [default: 127.0.0.1:4800]
     #[arg(long, value_name = "ADDR")]
     bind: Option<SocketAddr>,
-    /// The secret of the cluster, from `thalweg secret new`; needed beyond loopback. A second line may have the one that
-    /// it replaces
+    /// A file with the secret of the cluster, from `thalweg secret new`; needed beyond loopback. A second line may have the
+    /// secret that it replaces, or that will replace it
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// Number of cores that sum, each with a block of 8 ports 16 after the one before
+    /// Number of cores that sum. Each has a block of 8 ports, which begins 16 ports after the block before
     /// [default: a quarter of this machine's, 1 to 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     cores: Option<u16>,
     /// Largest packet to send and receive, 576 to 9000 bytes [default: the MTU of the interface, at most 9000]
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u16>,
-    /// Memory of the sums under way on each core: longer packets mean fewer of them [default: 44MiB]
+    /// Memory of each core for sums in progress: longer packets mean fewer sums [default: 44MiB]
     #[arg(long, value_name = "BYTES")]
     memory: Option<Bytes>,
-    /// Number of sums that can be under way at once on each core, in place of what --memory has room for
+    /// Most sums in progress at the same time on each core, in place of the number that fits in --memory
     #[arg(long, value_name = "N")]
     aggregators: Option<u32>,
-    /// The most values of a packet that is summed here, in place of what fills a packet of --mtu; jobs that start send
-    /// no longer ones
+    /// Most values of a packet that this switch sums, in place of the number that fills a packet of --mtu; new jobs send
+    /// no longer packets
     #[arg(long, value_name = "N")]
     values: Option<u16>,
-    /// Lose this share of all packets on purpose, such as 0.01
+    /// Lose this share of all packets on purpose, such as 0.01, for experiments
     #[arg(long, value_name = "P")]
     loss: Option<f64>,
     /// Seed of the losses [default: 1]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Never sleep: takes a whole core and answers sooner
+    /// Poll without sleep: takes a whole core and answers sooner
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     spin: Option<bool>,
-    /// Serve counters for Prometheus and `thalweg top` here, to all that can reach it
+    /// Address that serves counters for Prometheus and `thalweg top`, without a password
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     // In the file these stand beside the others, or under `[tables]`.
@@ -107,7 +107,7 @@ impl Settings {
 }
 
 const EXAMPLES: &str = "\
-A switch keeps soft state only: start it again at any time, and jobs go on. When it is ready
+A switch keeps soft state only: it may restart at any time, and jobs go on. When it is ready
 it prints `switch ready at ADDR`. Ctrl-C or SIGTERM ends it, with exit code 0. At SIGHUP it reads
 --secret-file and --token-file again, while jobs go on.
 
@@ -119,12 +119,12 @@ Examples:
   thalweg switch --config rack.toml
       the same from a file: bind = \"10.0.3.1:4800\", secret-file = \"/etc/thalweg/secret\"
   thalweg switch --loss 0.01 --seed 7
-      one that loses packets, to see what happens
+      a switch that loses packets, for experiments
   thalweg switch --emulate --pacing 10.0.3.1:4900 --hosts 10.0.3.0/24=10gbit --token-file token
       only the load tables of a rack's switch, for the agents of its hosts
   thalweg switch --bind 10.0.3.1:4800 --pacing 10.0.3.1:4900 --hosts 10.0.3.0/24=10gbit \\
       --link 10.0.0.0/16=40gbit --token-file token --secret-file secret
-      both; what leaves the rack takes one link of 40 Gbps. From a file: pacing = \"10.0.3.1:4900\",
+      both; traffic that leaves the rack takes one link of 40 Gbps. From a file: pacing = \"10.0.3.1:4900\",
       hosts = [\"10.0.3.0/24=10gbit\"], link = [\"10.0.0.0/16=40gbit\"], token-file = \"token\"";
 
 /// Runs it.

@@ -19,13 +19,13 @@ const VALID_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 pub(crate) const ABOUT: &str = "\
 Make tokens for tenants and operators, and explain them.
 
-Ranks show a token when they join a job at a server beyond loopback. A token names the jobs that it is good for, the most
-ranks of such a job, and when it expires, and is signed with the secret of the cluster: servers need nothing but the secret
-to check it, and keep no list. A tenant's token opens and shows its own jobs and no others. An operator's token (--operator)
+Ranks show a token when they join a job at a server beyond loopback. A token names the jobs that it opens, the most ranks
+of such a job, and its expiry. It is signed with the secret of the cluster: servers need only the secret to verify it, and
+keep no list. A tenant's token opens and shows its own jobs and no others. An operator's token (--operator)
 shows all jobs, and opens the load tables of switches to agents.
 
-A token is worth what it opens to everybody who has it, until it expires. Give ranks the file of --out, and encrypt the
-control channel (`thalweg server --tls-cert`), or others can read and use it. A job that outlives its token goes on until a
+Everybody who has a token can use it until it expires. Give ranks the file of --out, and encrypt the control channel
+(`thalweg server --tls-cert`); otherwise others can read the token and use it. A job that outlives its token goes on until a
 rank has to connect again: make it valid for longer than the job.";
 
 /// Name and version of the JSON document.
@@ -37,44 +37,44 @@ pub(crate) enum TokenCommand {
     /// Make a token, and print it or write it to a file
     #[command(after_long_help = NEW_EXAMPLES)]
     New(NewArguments),
-    /// Explain a token: the jobs, the ranks, the expiry; with the secret also whether it is valid
+    /// Explain a token: the jobs, the ranks, the expiry; with the secret also its validity
     #[command(after_long_help = SHOW_EXAMPLES)]
     Show(ShowArguments),
 }
 
 const NEW_EXAMPLES: &str = "\
-The jobs of a token are a name, or a pattern with * for any characters. A name covers what is derived from it by a / as
-well, as groups of PyTorch are: resnet covers resnet/0. Quote patterns for the shell.
+The jobs of a token are a name, or a pattern in which * stands for any characters. A name also covers all names that
+begin with it and a /, such as those of groups of PyTorch: resnet covers resnet/0. Quote patterns for the shell.
 
 Examples:
   thalweg token new --secret-file /etc/thalweg/secret --job 'resnet-*' --ranks 64 --valid 24h --out alice.token
-      for the jobs of one tenant, a day long
+      for the jobs of one tenant, for a day
   thalweg token new --secret-file /etc/thalweg/secret --operator --valid 30d --out operator.token
       for an operator, who sees all jobs and joins any";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
   thalweg token show $(cat alice.token)
-      what it says; anybody can read that
+      prints its content, which is not secret
   thalweg token show $(cat alice.token) --secret-file /etc/thalweg/secret --json
-      whether a server with this secret takes it, for programs";
+      the same and its validity at a server with this secret, for programs";
 
 /// Arguments of `thalweg token new`.
 #[derive(Args)]
 pub(crate) struct NewArguments {
-    /// The secret of the cluster: 32 hexadecimal digits
+    /// A file with the secret of the cluster: 32 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     secret_file: PathBuf,
-    /// Jobs that the token is good for: a name, or a pattern with * [default for operators: *]
+    /// Jobs that the token opens: a name, or a pattern with * [default for operators: *]
     #[arg(long, value_name = "PATTERN", required_unless_present = "operator")]
     job: Option<String>,
     /// The most ranks of one of these jobs
     #[arg(long, value_name = "N", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..))]
     ranks: u32,
-    /// Time that it is valid, such as 24h or 30d
+    /// Time for which the token is valid, such as 24h or 30d
     #[arg(long, value_name = "TIME", default_value = "24h")]
     valid: humantime::Duration,
-    /// A token of an operator, who sees all jobs
+    /// Make an operator's token, which shows all jobs
     #[arg(long)]
     operator: bool,
     /// Write the token to a new file that only its owner can read, in place of printing it
@@ -88,7 +88,7 @@ pub(crate) struct ShowArguments {
     /// The token
     #[arg(value_name = "TOKEN")]
     token: String,
-    /// The secret of the cluster, to verify it with
+    /// A file with the secret of the cluster, to verify the token
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// Print one JSON document

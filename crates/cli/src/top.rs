@@ -18,23 +18,23 @@ use self::picture::{Picture, Watched};
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct TopArguments {
-    /// Addresses of daemons' metrics, host:port: what was given to their --metrics
+    /// Addresses of daemons' metrics, host:port, as given to their --metrics
     #[arg(value_name = "ADDR", default_value = "127.0.0.1:9464", value_parser = address)]
     addresses: Vec<String>,
-    /// Time between two looks; rates are over this time
+    /// Time between two requests to each daemon; rates are over this time
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Look once, print tables and end; the default where standard output is not a terminal
+    /// Print tables once and end; the default if standard output is not a terminal
     #[arg(long)]
     once: bool,
-    /// Look once and print one JSON document
+    /// Print one JSON document and end
     #[arg(long)]
     json: bool,
 }
 
 const EXAMPLES: &str = "\
-Press q or Ctrl-C to leave. Rates need two looks, so that --once takes one interval. Exit code 1 if it
-looked once and a daemon did not answer.
+Press q or Ctrl-C to leave. Rates need two requests, so --once takes one interval. With --once or --json the
+exit code is 1 if a daemon did not answer.
 
 Examples:
   thalweg top

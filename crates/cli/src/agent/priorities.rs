@@ -31,24 +31,24 @@ const IDLE_MS_RANGE: RangeInclusive<u64> = 10..=600_000;
 #[derive(Args, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PriorityArguments {
-    /// Give priorities to TCP flows that leave through these interfaces [default: the one that has --address]
+    /// Give priorities to TCP flows that leave through these interfaces [default: the interface of --address]
     #[arg(long, value_name = "INTERFACE,…", num_args = 0..=1, require_equals = true, default_missing_value = "",
           help_heading = TITLE)]
     prioritize: Option<Interfaces>,
-    /// Source of priorities: bounds on sizes that are learned from finished flows, or bytes that were sent
+    /// Source of priorities: bounds on sizes that are learned from finished flows, or the bytes that a flow has sent
     /// [default: bounds]
     #[arg(long, value_name = "RULE", help_heading = TITLE)]
     priorities_by: Option<SourceWord>,
-    /// Sizes at which a flow without bounds sinks, such as 100KB,1MB [default: those of PIAS for web search]
+    /// Sizes at which a flow without bounds gets a lower priority, such as 100KB,1MB [default: those of PIAS for web search]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', help_heading = TITLE)]
     thresholds: Vec<Bytes>,
     /// Bytes beyond its lower bound that a flow sends at the highest priority [default: 100KB]
     #[arg(long, value_name = "SIZE", help_heading = TITLE)]
     slack: Option<Bytes>,
-    /// Milliseconds of silence after which data of a connection is another flow [default: 100]
+    /// Idle time of a connection, in milliseconds, after which its data is another flow [default: 100]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(IDLE_MS_RANGE), help_heading = TITLE)]
     idle_ms: Option<u64>,
-    /// Keep what was learned there: forest.bin and flows.csv, for the next start and for `thalweg predict`
+    /// Keep learned data in this folder: forest.bin and flows.csv, for the next start and for `thalweg predict`
     #[arg(long, value_name = "DIR", help_heading = TITLE)]
     learned: Option<PathBuf>,
 }

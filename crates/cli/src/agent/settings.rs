@@ -15,7 +15,7 @@ use super::priorities::PriorityArguments;
 #[derive(Args, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Settings {
-    /// The address of this host, which its jobs send from
+    /// The address of this host from which its jobs send
     #[arg(long, value_name = "IP")]
     address: Option<Ipv4Addr>,
     /// The rate of this host's link, such as 10gbit
@@ -24,29 +24,29 @@ pub(super) struct Settings {
     /// Socket by which jobs find the agent [default: /run/thalweg-agent.sock]
     #[arg(long, value_name = "FILE")]
     pub(super) socket: Option<PathBuf>,
-    /// Effect of plans: rates, or the order of packets of sessions, and of programs at the interface of the host
+    /// Effect of plans: rates of jobs, or the order of packets of sessions, and of programs at the host's interface
     /// [default: rate]
     #[arg(long, value_name = "RULE")]
     enforce: Option<EnforceWord>,
-    /// Bytes to plan of jobs that report exactly: those that are ready, or all of an iteration [default: ready]
+    /// Bytes to plan for jobs that report their bytes: those that are ready, or all of an iteration [default: ready]
     #[arg(long, value_name = "RULE")]
     plans: Option<PlansWord>,
-    /// The next slot of such a job that used less than half of one [default: halved]
+    /// Next slot of a job that reports its bytes and used less than half of a slot [default: halved]
     #[arg(long, value_name = "RULE")]
     unused: Option<UnusedWord>,
-    /// Load tables to ask, host:port; or only for flows to some hosts, as 10.0.4.0/24=host:port
+    /// Load tables to ask, host:port; for flows to some hosts only: 10.0.4.0/24=host:port
     #[arg(long, value_name = "[RANGE=]ADDR")]
     pub(super) switch: Vec<String>,
-    /// A file that holds what the switches want to be shown
+    /// A file with the token for the load tables of switches
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
-    /// Certificates of the authority that signs for the switches, if they encrypt, in PEM format
+    /// Certificates of the authority that signed the switches' certificates, if they use TLS, in PEM format
     #[arg(long, value_name = "FILE")]
     pub(super) tls_ca: Option<PathBuf>,
-    /// Write what became of every slot there, a line of JSON for each flow
+    /// Write the result of every slot to this file, a line of JSON for each flow
     #[arg(long, value_name = "FILE")]
     pub(super) log: Option<PathBuf>,
-    /// Serve counters for Prometheus and `thalweg top` here, without a password
+    /// Address that serves counters for Prometheus and `thalweg top`, without a password
     #[arg(long, value_name = "ADDR")]
     pub(super) metrics: Option<SocketAddr>,
     /// Folder of the files that keep original values of kernel settings while they are changed [default: /run/thalweg]

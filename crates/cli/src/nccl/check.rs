@@ -22,8 +22,8 @@ pub(crate) const ABOUT: &str = "\
 Load the library in several processes of this host and exchange messages and sums, without a GPU.
 
 Every process is a rank that makes NCCL's calls in NCCL's order: a message around a ring over the net interface, then sums
-of all ranks over CollNet, each compared with the right result. It uses the server and the switch of the flags or of the
-environment; with neither, and no interface, it brings a switch and a server along on loopback.
+of all ranks over CollNet, each compared with the right result. The command uses the server and the switch of the flags or
+of the environment. Without these and without an interface, it starts a switch and a server on loopback.
 
 Exit code: 0 if all is right, 1 if an exchange failed, 2 for bad input, such as a file that is no plug-in.";
 
@@ -54,7 +54,7 @@ pub(crate) struct CheckArguments {
     /// Number of sums
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     sums: u32,
-    /// Longest time to connect, and of a message or a sum
+    /// Longest time for a connection, a message or a sum
     #[arg(long, value_name = "TIME", default_value = "20s")]
     timeout: humantime::Duration,
     /// Print one JSON document

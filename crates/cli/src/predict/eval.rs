@@ -21,7 +21,7 @@ const TIMED: usize = 100_000;
 /// Arguments of `thalweg predict eval`.
 #[derive(Args)]
 pub(crate) struct EvalArguments {
-    /// The flows to bound, a table with a header
+    /// The flows to predict bounds for, a table with a header
     #[arg(long, value_name = "CSV")]
     input: PathBuf,
     /// Model that `thalweg predict train` wrote

@@ -26,13 +26,13 @@ pub(crate) struct TrainArguments {
     /// Number of trees
     #[arg(long, value_name = "N", default_value_t = 10)]
     trees: u32,
-    /// The most questions from the root of a tree to a leaf
+    /// Most splits from the root of a tree to a leaf
     #[arg(long, value_name = "N", default_value_t = 10)]
     depth: u32,
-    /// The share of like flows that shall lie within the bounds, from 0 to 1
+    /// Share of similar flows that must lie within the bounds, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     beta: f64,
-    /// Learn from the start times too: of use only for flows of the same trace
+    /// Also learn from start times: useful only for flows of the same trace
     #[arg(long)]
     use_start: bool,
     /// Seed of the random draws; the same seed gives the same forest, bit for bit

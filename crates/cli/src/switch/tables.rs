@@ -22,20 +22,20 @@ use thalweg::metrics;
 #[derive(Args, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Tables {
-    /// Serve load tables to the agents of hosts here, by gRPC
+    /// Address that serves load tables to the agents of hosts, by gRPC
     #[arg(long, value_name = "ADDR")]
     pub(super) pacing: Option<SocketAddr>,
-    /// Hosts that have a link of their own from this switch, and its rate, such as 10.0.3.0/24=10gbit
+    /// Hosts that each have their own link from this switch, and its rate, such as 10.0.3.0/24=10gbit
     #[arg(long = "hosts", value_name = "RANGE=RATE")]
     pub(super) hosts: Vec<String>,
-    /// Hosts that one link leads to, and its rate, such as 10.0.0.0/16=40gbit; the narrowest range counts
+    /// Hosts behind one link, and its rate, such as 10.0.0.0/16=40gbit; the narrowest range counts
     #[arg(long = "link", value_name = "RANGE=RATE")]
     pub(super) link: Vec<String>,
-    /// A file that holds a token that all agents share; beyond loopback they need that, or operators' tokens by
+    /// A file with a token that all agents share; beyond loopback agents need this token, or an operator's token of
     /// `thalweg token new`
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
-    /// Encrypt what agents say: the switch's certificate, in PEM format
+    /// Certificate of the switch, in PEM format; encrypts the connections of agents by TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(super) tls_cert: Option<PathBuf>,
     /// The certificate's private key, in PEM format
