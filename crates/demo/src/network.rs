@@ -61,7 +61,7 @@ impl Links {
             }
             Links::None { reason } => format!(
                 "{same}, over the same loopback. Loopback has no links that could be full, so a switch saves no \
-                 time here. Rings and parameter servers (server) run straight between the workers and do not \
+                 time here. Rings and parameter servers (server) run directly between the workers and do not \
                  pass the switch: compare them with aggregate through a switch that loses nothing. There was \
                  no comparison on links of {}: {reason}.",
                 format_rate_bps(RATE.as_bps() as f64)
