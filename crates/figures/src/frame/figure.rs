@@ -17,8 +17,11 @@ pub struct Figure {
     name: &'static str,
     plan: &'static str,
     run: fn(&Context<'_>) -> Result<Findings, FigureError>,
-    planned: fn(&Figure, bool) -> Result<Option<Vec<Claim>>, FigureError>,
+    planned: fn(&Figure, bool) -> Planned,
 }
+
+/// Claims of a size without measured values, or `None` where only a run knows them.
+type Planned = Result<Option<Vec<Claim>>, FigureError>;
 
 /// Settings of a figure, as plans hold them, and the run that they describe. Figures of one form differ in
 /// their plans alone.
