@@ -1,5 +1,7 @@
 //! `thalweg figure`: run a published figure again.
 
+mod results;
+
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -7,7 +9,7 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::Value;
 use thalweg_console::{Failure, files, interrupt};
-use thalweg_figures::{FigureError, Report, Settings, output};
+use thalweg_figures::{Figure, FigureError, Report, Settings, output};
 
 use crate::progress::Bar;
 
@@ -15,12 +17,26 @@ use crate::progress::Bar;
 #[derive(Args)]
 #[command(after_long_help = FIGURE_HELP)]
 pub(crate) struct FigureArguments {
-    /// The figure; --list has their names
-    #[arg(required_unless_present = "list")]
-    name: Option<String>,
+    /// The figure; --list has their names. With --record several, or none for all
+    #[arg(required_unless_present_any = ["list", "record", "page", "check"])]
+    name: Vec<String>,
     /// Print every figure, what it shows and how long it takes
     #[arg(long, conflicts_with_all = ["name", "quick", "out", "seed", "seeds", "threads"])]
     list: bool,
+    /// Run figures and write what they claim and measured to NAME.json in this folder of a clone of the sources, in
+    /// place of the last run of that size; sources with uncommitted changes are refused
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["list", "json", "out"])]
+    record: Option<PathBuf>,
+    /// Print the page of all figures, in Markdown, that the recorded results in this folder give
+    #[arg(long, value_name = "DIR", conflicts_with_all = [
+        "name", "list", "json", "quick", "out", "seed", "seeds", "threads", "record",
+    ])]
+    page: Option<PathBuf>,
+    /// Exit with 1 if a recorded result in DIR does not fit its plan, or if the file PAGE is not their page
+    #[arg(long, value_names = ["DIR", "PAGE"], num_args = 2, conflicts_with_all = [
+        "name", "list", "json", "quick", "out", "seed", "seeds", "threads", "record", "page",
+    ])]
+    check: Option<Vec<PathBuf>>,
     /// Print one JSON document instead of tables
     #[arg(long)]
     json: bool,
@@ -47,23 +63,54 @@ A figure compares a paper's published results with the results of this program: 
 value, the measured value, the rule by which they agree, and the verdict. A figure that does not hold is a
 result and not a failure: the exit code is 0, and the last line says \"does NOT hold\".
 
-docs/figures.md describes every figure and says where its set-up departs from the paper's.";
+docs/figures.md is the page of the recorded results in results/; docs/notes says of every figure where its
+set-up departs from the paper's.";
 
 /// Runs it.
 pub(crate) fn figure(arguments: &FigureArguments) -> Result<(), Failure> {
-    let Some(name) = &arguments.name else { return list(arguments.json) };
-    let figure = thalweg_figures::find(name).map_err(Failure::usage)?;
-    if let Some(out) = &arguments.out {
-        files::create_folder(out)?;
+    if arguments.list {
+        return list(arguments.json);
     }
+    if let Some(folder) = &arguments.page {
+        return results::page(folder);
+    }
+    if let Some([folder, page]) = arguments.check.as_deref() {
+        return results::check(folder, page);
+    }
+    let figures: Result<Vec<&'static Figure>, _> =
+        arguments.name.iter().map(|name| thalweg_figures::find(name)).collect();
+    let figures = figures.map_err(Failure::usage)?;
+    let settings = settings(arguments);
     interrupt::listen();
+    match (&arguments.record, &figures[..]) {
+        (Some(folder), []) => {
+            results::record(folder, &thalweg_figures::all().iter().collect::<Vec<_>>(), settings)
+        }
+        (Some(folder), figures) => results::record(folder, figures, settings),
+        (None, [figure]) => show(arguments, figure, settings),
+        (None, _) => Err(Failure::usage("several figures can only be run with --record DIR")),
+    }
+}
+
+fn settings(arguments: &FigureArguments) -> Settings {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let settings = Settings {
+    Settings {
         quick: arguments.quick,
         seed: arguments.seed,
         seeds: arguments.seeds,
         threads: arguments.threads.unwrap_or(cores),
-    };
+    }
+}
+
+/// Runs one figure and prints it.
+fn show(
+    arguments: &FigureArguments,
+    figure: &'static Figure,
+    settings: Settings,
+) -> Result<(), Failure> {
+    if let Some(out) = &arguments.out {
+        files::create_folder(out)?;
+    }
     let report = timed(|watch| thalweg_figures::run(figure, settings, watch))?;
     if arguments.json {
         files::print(&format!("{}\n", document(&report)))?;

@@ -289,6 +289,66 @@ fn a_figure_leaves_drawing_json_csv_and_page() {
     assert_eq!(json["figure"], "atp-table1");
 }
 
+/// Runs git in a folder, without the user's settings, at the beginning of time.
+fn git(folder: &Path, arguments: &[&str]) {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(folder).args(["-c", "user.name=t", "-c", "user.email=t@t"]).args(arguments);
+    for date in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
+        git.env(date, "2001-01-01T00:00:00Z");
+    }
+    let output = git.output().expect("git is there");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn results_are_recorded_with_their_commit_and_give_a_page() {
+    let folder = Folder::new("results");
+    let (results, page) = (folder.path("results"), folder.path("page.md"));
+    let record = ["figure", "--record", &*results, "atp-table1", "--quick"];
+    let refused = |arguments: &[&str], reason: &str| {
+        let output = thalweg(arguments);
+        let message = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && message.contains(reason), "{message}");
+    };
+    refused(&record, "must be in a clone of the sources");
+    let source = folder.0.join("crates/sample/src");
+    std::fs::create_dir_all(&source).expect("a temporary folder");
+    std::fs::write(source.join("lib.rs"), "//! One.\n").expect("a temporary file");
+    git(&folder.0, &["init", "--quiet"]);
+    refused(&record, "has changes that are not committed");
+    git(&folder.0, &["add", "."]);
+    git(&folder.0, &["commit", "--quiet", "-m", "one"]);
+    let output = thalweg(&record);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let file = Path::new(&results).join("atp-table1.json");
+    let recorded: Value = serde_json::from_str(&read(&file)).expect("JSON");
+    assert_eq!(recorded["schema"], "thalweg.figure-result/1");
+    assert_eq!(recorded["quick"]["seeds"], serde_json::json!([1]));
+    assert_eq!(recorded["quick"]["claims"].as_array().map(Vec::len), Some(6));
+    assert_eq!(recorded["quick"]["commit"].as_str().map(str::len), Some(40));
+    assert!(recorded.get("full").is_none());
+
+    std::fs::write(Path::new(&results).join("introduction.md"), "# Page\n").expect("a file");
+    let output = thalweg(&["figure", "--page", &results]);
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with("# Page\n") && printed.contains("| 6 of 6 | not recorded |"));
+    std::fs::write(&page, &printed).expect("a file");
+    let check = ["figure", "--check", &*results, &*page];
+    assert_eq!(thalweg(&check).status.code(), Some(0));
+    std::fs::write(&page, printed.replace("6 of 6", "7 of 6")).expect("a file");
+    let output = thalweg(&check);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("write it with: thalweg figure --page"));
+    std::fs::write(&file, read(&file).replace("at least 2×", "at least 1×")).expect("a file");
+    let output = thalweg(&check);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("has another rule"), "{}", text(&output.stderr));
+
+    std::fs::write(source.join("lib.rs"), "//! Two.\n").expect("a temporary file");
+    refused(&record, "crates/sample/src/lib.rs has changes that are not committed");
+    refused(&["figure", "atp-table1", "atp-9", "--quick"], "only be run with --record");
+}
+
 #[test]
 fn help_teaches() {
     let printed = text(&thalweg(&["--help"]).stdout);

@@ -4,9 +4,9 @@
 //! claims. [`run`] takes it through one seed or several and gives a [`Report`]; [`output`] turns that into
 //! text, JSON, CSV, SVG and a page.
 //!
-//! To add one: write `plans/NAME.toml`, put it into [`all`] with its form, give it a section in `docs/figures.md`,
-//! and let the test `every_figure` write its verdicts to `verdicts/NAME.toml`. The tests of this crate hold every
-//! figure to that.
+//! To add one: write `plans/NAME.toml`, put it into [`all`] with its form, give it a section in `docs/notes`, let the
+//! test `every_figure` write its verdicts to `verdicts/NAME.toml`, and record its results, from which [`results`] makes
+//! `docs/figures.md`. The tests of this crate hold every figure to that.
 //!
 //! Nearly all figures are *studies*: a bench measures cells, and all else is data. Most are studies of scenarios,
 //! `Study<Simulated>`, for which a plan is enough. `study` says what is compared, claimed, drawn and listed;
@@ -23,6 +23,7 @@ mod iterations;
 mod mlcc;
 pub mod output;
 mod overflow;
+pub mod results;
 mod runs;
 mod shrink;
 mod simulated;

@@ -12,6 +12,7 @@ use crate::Report;
 
 pub use csv::csv;
 pub use json::{json, list_json};
+pub(crate) use json::{unit_name, unit_named};
 pub use page::page;
 pub use text::{list_text, text};
 

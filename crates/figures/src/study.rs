@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer};
 use toml::Table;
 
 use crate::frame::figure::Form;
-use crate::{Context, FigureError, Findings, Point, Rule};
+use crate::{Claim, Context, FigureError, Findings, Point, Rule};
 use formula::{Formula, Results};
 pub(crate) use grid::Cell;
 use grid::{At, Choice};
@@ -113,6 +113,10 @@ impl<B: Bench> Form for Of<B> {
             rest.each(&cells, Cell::label, |cell, point| self.bench.measure(&common, cell, point))?;
         study.findings(cells, measured).map_err(mistake)
     }
+
+    fn planned_claims(&self) -> Result<Option<Vec<Claim>>, String> {
+        self.study.planned_claims().map(Some)
+    }
 }
 
 impl Study {
@@ -131,6 +135,13 @@ impl Study {
             plots: show::each(&results, &self.plots)?,
             tables: show::each(&results, &self.tables)?,
         })
+    }
+
+    /// Returns the claims of the plan, as cells without measurements give them.
+    fn planned_claims(&self) -> Result<Vec<Claim>, String> {
+        let cells = self.cells()?;
+        let nothing = vec![Measured::default(); cells.len()];
+        Ok(self.findings(cells, nothing)?.claims)
     }
 
     /// Names of all numbers that the plan asks for and does not derive.

@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
+use super::claim::Claim;
 use super::context::Context;
 use super::error::{FigureError, UnknownFigure};
 use super::findings::Findings;
@@ -16,7 +17,11 @@ pub struct Figure {
     name: &'static str,
     plan: &'static str,
     run: fn(&Context<'_>) -> Result<Findings, FigureError>,
+    planned: fn(&Figure, bool) -> Planned,
 }
+
+/// Claims of a size without measured values, or `None` where only a run knows them.
+type Planned = Result<Option<Vec<Claim>>, FigureError>;
 
 /// Settings of a figure, as plans hold them, and the run that they describe. Figures of one form differ in
 /// their plans alone.
@@ -25,6 +30,11 @@ pub struct Figure {
 pub(crate) trait Form: DeserializeOwned {
     /// Runs one seed.
     fn run(&self, context: &Context<'_>) -> Result<Findings, FigureError>;
+
+    /// Returns the claims that a run makes, without measured values; `None` where only a run knows them.
+    fn planned_claims(&self) -> Result<Option<Vec<Claim>>, String> {
+        Ok(None)
+    }
 }
 
 /// The figure of that name and form, whose plan is in the file of that name, perhaps with what it shares with other
@@ -55,7 +65,12 @@ impl Figure {
             let form: F = Plan::of(context.figure)?.settings(context.figure, context.quick)?;
             form.run(context)
         };
-        Figure { name, plan, run }
+        let planned = |figure: &Figure, quick: bool| {
+            let form: F = Plan::of(figure)?.settings(figure, quick)?;
+            let mistake = |reason| FigureError::Plan { figure: figure.name(), reason };
+            form.planned_claims().map_err(mistake)
+        };
+        Figure { name, plan, run, planned }
     }
 
     /// Name on the command line: the paper, then the figure, such as `atp-table1`.
@@ -66,6 +81,11 @@ impl Figure {
     /// The text of `plans/NAME.toml`; see [`Plan`] for what it holds.
     pub fn plan(&self) -> &'static str {
         self.plan
+    }
+
+    /// Returns the claims of a size without measured values, or `None` where only a run knows them.
+    pub fn planned_claims(&self, quick: bool) -> Result<Option<Vec<Claim>>, FigureError> {
+        (self.planned)(self, quick)
     }
 
     /// Runs one seed at the size that the context asks for.

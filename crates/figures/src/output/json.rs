@@ -69,16 +69,24 @@ fn ours(claim: &Verdict) -> Value {
     ours
 }
 
-/// Name of a unit.
-fn unit_name(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Plain => "number",
-        Unit::Bytes => "bytes",
-        Unit::SpanUs => "microseconds",
-        Unit::BitsPerSecond => "bits per second",
-        Unit::Percent => "fraction",
-        Unit::Ratio => "ratio",
-    }
+/// Units and their names in documents.
+const UNITS: [(Unit, &str); 6] = [
+    (Unit::Plain, "number"),
+    (Unit::Bytes, "bytes"),
+    (Unit::SpanUs, "microseconds"),
+    (Unit::BitsPerSecond, "bits per second"),
+    (Unit::Percent, "fraction"),
+    (Unit::Ratio, "ratio"),
+];
+
+/// Returns the name of a unit in documents.
+pub(crate) fn unit_name(unit: Unit) -> &'static str {
+    UNITS.iter().find(|(known, _)| *known == unit).map_or("number", |(_, name)| name)
+}
+
+/// Returns the unit with this name in documents.
+pub(crate) fn unit_named(name: &str) -> Option<Unit> {
+    UNITS.iter().find(|(_, known)| *known == name).map(|(unit, _)| *unit)
 }
 
 fn series(chart: &Chart) -> impl Iterator<Item = Value> {

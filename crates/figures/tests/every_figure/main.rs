@@ -2,6 +2,7 @@
 
 mod chosen;
 mod record;
+mod recorded;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -13,8 +14,6 @@ use thalweg_figures::{Figure, Plan, Report, Settings, all, output, run};
 
 use crate::chosen::chosen;
 use crate::record::{READ_FROM_A_CLOCK, Record};
-
-const GUIDE: &str = include_str!("../../../../docs/figures.md");
 
 #[test]
 fn names_are_unique_and_typable() {
@@ -122,19 +121,6 @@ fn findings_depend_neither_on_the_run_nor_on_the_number_of_threads() {
         if READ_FROM_A_CLOCK.iter().all(|(name, _)| *name != figure.name()) {
             assert_eq!(output::json(&alone), output::json(&together), "{}", figure.name());
         }
-    }
-}
-
-#[test]
-fn the_guide_has_a_section_for_every_figure() {
-    for figure in all() {
-        let heading = format!("\n## `{}`", figure.name());
-        assert!(GUIDE.contains(&heading), "docs/figures.md needs a section {heading:?}");
-    }
-    let sections = GUIDE.lines().filter_map(|line| line.strip_prefix("## `"));
-    let known: BTreeSet<&str> = all().iter().map(|figure| figure.name()).collect();
-    for name in sections.filter_map(|rest| rest.split('`').next()) {
-        assert!(known.contains(name), "docs/figures.md describes {name}, which is no figure");
     }
 }
 
