@@ -29,10 +29,10 @@ use crate::v1::control_server::Control;
 use crate::versions::{VersionError, Versions};
 use thalweg_core::text::printable;
 
-/// How long a stream may take to say who it is.
+/// Time that a stream may take to say who it is.
 const JOIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// How often a kernel is asked whether the other one answers.
+/// Time between two questions to a kernel whether the other one answers.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Time after which a stream that sent too much is looked at again.
