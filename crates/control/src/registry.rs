@@ -83,7 +83,7 @@ pub use ending::Ending;
 use job::{Attendee, Job};
 pub use refusal::Refusal;
 use stall::Fragment;
-use switches::Switches;
+use switches::{MESSAGE_BYTES, Switches};
 use turns::Turns;
 pub use view::{JobSummary, Listing, View};
 use welcomes::Welcomes;
@@ -345,7 +345,7 @@ impl Registry {
         self.check_join(now, caller, &join)?;
         let (id, rank, process) = (join.job, join.rank, join.process);
         let owner = self.jobs.get(&id).map_or(caller.holder, |job| job.owner);
-        self.ask_switches(now, join.switch, owner);
+        self.ask_switches(now, &join, owner);
         let job = find(&mut self.jobs, id)?;
         let before = job.take_in(now, link, join);
         self.count(id);
@@ -369,6 +369,8 @@ impl Registry {
     pub fn hear(&mut self, now: Time, link: LinkId, tree: u32, said: FromRank) {
         let Some(&(id, rank)) = self.links.get(&link) else { return };
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        // spec: E-13
+        self.switches.earn(job.owner, job.ranks.len() as u64 * MESSAGE_BYTES);
         let Some(attendee) = job.ranks.get_mut(&rank) else { return };
         attendee.heard = now;
         // spec: F-04
