@@ -192,7 +192,7 @@ impl Attendance {
     // spec: F-04
     pub fn send_of(&self, tree: u32, message: FromRank) {
         // Nobody is there to receive it after the end.
-        let _ = self.commands.send((tree, message));
+        let _ = self.commands.send((tree, message.shortened()));
     }
 
     /// Keeps what to tell a service that lost its memory: all fragments of a tree below are complete here. To be

@@ -54,6 +54,12 @@ impl JobTree {
     }
 }
 
+/// Most ranks that one message names or that are kept of one: those that are missing, waited for, or at fault.
+pub(crate) const NAMED_MAX: usize = 256;
+
+/// Longest reason that a rank can give, in characters.
+pub(crate) const REASON_CHARS_MAX: usize = 1_024;
+
 /// Message of a rank. Answers, paths, progress and stalls are about one tree of the job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FromRank {
@@ -98,6 +104,31 @@ pub enum FromRank {
         /// Number of operations that the rank has called.
         operations: u64,
     },
+}
+
+impl FromRank {
+    /// Returns the message without what a service would leave out of it, which reads no longer ones.
+    // spec: E-12
+    pub(crate) fn shortened(mut self) -> FromRank {
+        match &mut self {
+            FromRank::Stalled(Stall { waits: Waits::Ranks(ranks), .. }) => {
+                ranks.truncate(NAMED_MAX)
+            }
+            FromRank::Failing(Failure { text, culprits, .. }) => {
+                shorten(text);
+                culprits.truncate(NAMED_MAX);
+            }
+            FromRank::Aborting { reason } => shorten(reason),
+            _ => {}
+        }
+        self
+    }
+}
+
+fn shorten(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(REASON_CHARS_MAX) {
+        text.truncate(end);
+    }
 }
 
 /// Request of a rank to enter a job.

@@ -50,7 +50,7 @@ use crate::caller::{Caller, Holder};
 #[cfg(doc)]
 use crate::message::RankTicket;
 use crate::message::{
-    Failure, FailureKind, FromRank, JobTree, Join, TREES_MAX, Ticket, ToRank, job_of,
+    Failure, FailureKind, FromRank, JobTree, Join, NAMED_MAX, TREES_MAX, Ticket, ToRank, job_of,
 };
 use crate::plane::Missing;
 use crate::proof::Prover;
@@ -93,9 +93,6 @@ pub const RANKS_MAX: usize = 65_536;
 
 /// Longest name of a job or a host.
 pub const NAME_BYTES_MAX: usize = 256;
-
-/// Most ranks that one message names or that are kept of one: those that are missing, waited for, or at fault.
-const NAMED_MAX: usize = 256;
 
 /// Time between two messages to those who wait that say for whom.
 const WAITING_EVERY: Span = Span::from_s(1);

@@ -53,8 +53,13 @@ pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// Time that streams get to end when the service stops.
 pub(crate) const STOP_AFTER: Duration = Duration::from_millis(500);
 
-/// Longest message from a client: more than the ranks of a job take.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// Longest message from a client: more than the numbers of all ranks of a job take. Twice as much is kept for each stream on
+/// which one came, for as long as the stream is open.
+// spec: E-12
+pub(crate) const MESSAGE_BYTES_MAX: usize = 8 << 10;
+
+/// Bytes of a stream of messages that a client may send before they are read.
+const STREAM_WINDOW_BYTES: u32 = 4 << 10;
 
 /// Most streams of one connection. Every rank has a connection of its own.
 const STREAMS_MAX: u32 = 64;
@@ -433,6 +438,7 @@ async fn run(
     let control = ControlServer::new(shell.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let (meter, refused, clock) = (guard.meter.clone(), guard.refused.clone(), guard.clock);
     // Calls of paths that there are not are checked as well.
+    let builder = builder.initial_stream_window_size(STREAM_WINDOW_BYTES);
     let mut builder = builder.layer(InterceptorLayer::new(guard)).layer(CountAnswers);
     let router = builder.add_service(control);
     let (end, ended) = oneshot::channel::<()>();
