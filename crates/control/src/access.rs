@@ -1,4 +1,4 @@
-//! How to reach a service.
+//! Access to a service.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// does not close the window of TCP, which a kernel takes for a peer that no longer answers.
 pub(crate) const WINDOW_BYTES: u32 = 65_535;
 
-/// Where a service is, and what it asks for.
+/// Address of a service, and what it asks for.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Host and port.
@@ -44,7 +44,7 @@ pub enum AccessError {
     /// No address.
     #[error("{endpoint:?} is no address: give host:port")]
     Endpoint {
-        /// What was given.
+        /// The text that was given.
         endpoint: String,
     },
     /// A token that no header can carry.

@@ -21,16 +21,16 @@ mod call;
 mod further;
 pub(crate) mod rounds;
 
-/// Who attends what, and where.
+/// The rank that attends, its job, and the service.
 #[derive(Clone, Debug)]
 pub struct AttendConfig {
     /// The service.
     pub access: Access,
     /// The name of the job.
     pub name: String,
-    /// How many ranks it has.
+    /// Number of ranks of the job.
     pub workers: u32,
-    /// Which of them this is.
+    /// Number of this rank.
     pub rank: u32,
     /// Address of the first sending thread.
     pub node: NodeId,
@@ -141,7 +141,7 @@ pub enum ControlEvent {
     GaveUp {
         /// Why.
         text: String,
-        /// Whether it refuses the rank.
+        /// True if it refuses the rank.
         is_refused: bool,
     },
 }
@@ -192,7 +192,7 @@ impl Attendance {
     // spec: F-04
     pub fn send_of(&self, tree: u32, message: FromRank) {
         // Nobody is there to receive it after the end.
-        let _ = self.commands.send((tree, message));
+        let _ = self.commands.send((tree, message.shortened()));
     }
 
     /// Keeps what to tell a service that lost its memory: all fragments of a tree below are complete here. To be

@@ -1,9 +1,9 @@
-//! Where time enters.
+//! The source of time.
 
 use thalweg_core::{Span, Time};
 use tokio::time::Instant;
 
-/// What a clock shows when it starts: a day, so that what began before it can be told apart.
+/// Time that a clock shows when it starts: a day, so that what began before it can be told apart.
 const START: Time = Time::from_ps(24 * 3_600 * 1_000_000_000_000);
 
 /// Counts from the moment it is made. Never goes back.
@@ -18,12 +18,12 @@ impl Clock {
         Clock { started: Instant::now() }
     }
 
-    /// What it shows.
+    /// Returns the time.
     pub(crate) fn now(self) -> Time {
         START + self.elapsed()
     }
 
-    /// How long it has run.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(self) -> Span {
         let nanoseconds = self.started.elapsed().as_nanos();
         Span::from_ns(u64::try_from(nanoseconds).unwrap_or(u64::MAX))

@@ -31,7 +31,7 @@ mod tests;
 #[error("the message makes no sense: {0} is missing or out of range")]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// What comes from a rank.
+/// Message of a stream from a rank.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum StreamMessage {
     /// The first message.

@@ -10,7 +10,7 @@ use tonic::Status;
 use crate::access::{Access, AccessError, Client, chain};
 use crate::v1;
 
-/// How long an answer may take.
+/// Longest time until an answer.
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.
@@ -22,7 +22,7 @@ pub enum InquiryError {
     /// It cannot be reached.
     #[error("{endpoint} cannot be reached: {reason}: is a server running there?")]
     Unreachable {
-        /// Where it should be.
+        /// The address that was given.
         endpoint: String,
         /// Why not.
         reason: String,
@@ -30,7 +30,7 @@ pub enum InquiryError {
     /// It does not answer, or says no.
     #[error("{endpoint} does not answer: {reason}")]
     Refused {
-        /// Where it is.
+        /// The service.
         endpoint: String,
         /// Why not.
         reason: String,
@@ -40,17 +40,17 @@ pub enum InquiryError {
     Runtime(std::io::Error),
 }
 
-/// Whether the service is well.
+/// Asks whether the service is well.
 pub fn health(access: &Access) -> Result<v1::HealthResponse, InquiryError> {
     ask(access, async |mut client| Ok(client.health(v1::HealthRequest {}).await?.into_inner()))
 }
 
-/// Who is there, and where.
+/// Asks for the ranks of all jobs, and where they are.
 pub fn topology(access: &Access) -> Result<v1::TopologyResponse, InquiryError> {
     ask(access, async |mut client| Ok(client.topology(v1::TopologyRequest {}).await?.into_inner()))
 }
 
-/// How far one job is, or all of them, and what was counted.
+/// Asks for the progress of one job, or of all, and for counters.
 pub fn statistics(
     access: &Access,
     job: Option<JobId>,

@@ -51,7 +51,7 @@ pub use service::{Reporter, Service, ServiceConfig, ServiceError, ServiceNote, T
 pub use settings::{Settings, SettingsError};
 pub use versions::{CONTROL_VERSION, VersionError, VersionRange, Versions};
 
-/// What travels. Made from the protocol file; a test says how to make it again.
+/// Messages as they travel. Made from the protocol file; a test says how to make it again.
 #[allow(missing_docs, clippy::all, clippy::too_many_lines, reason = "generated")]
 pub mod v1 {
     include!("generated/thalweg.v1.rs");

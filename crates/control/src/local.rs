@@ -1,4 +1,4 @@
-//! How jobs talk to the agent of their host: lines of JSON over a Unix socket.
+//! Protocol between jobs and the agent of their host: lines of JSON over a Unix socket.
 //!
 //! A job says [`FromJob::Join`] first, announces its flows with [`FromJob::Flow`], and then reports for
 //! each of them how many bytes were handed over and how many have left, in all, a few times a slot. The
@@ -34,7 +34,7 @@ const WRITE_WITHIN: Duration = Duration::from_millis(5);
 /// Most flows that one flow depends on.
 pub const OTHERS_MAX: usize = 64;
 
-/// What a job says.
+/// Message of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FromJob {
@@ -53,9 +53,9 @@ pub enum FromJob {
     },
     /// It sends to a host.
     Flow(Announced),
-    /// How far a flow is, counted from its announcement.
+    /// Progress of a flow, counted from its announcement.
     Report {
-        /// Its number.
+        /// Number of the flow.
         flow: u32,
         /// Bytes that were handed over. A guess that was too high may be taken back.
         ready: u64,
@@ -103,7 +103,7 @@ pub struct Announced {
     /// be looked into.
     #[serde(default, rename = "exact", skip_serializing_if = "is_false")]
     pub is_exact: bool,
-    /// How it depends on others.
+    /// Dependence on other flows.
     #[serde(default)]
     pub relation: Dependence,
     /// Those others: from which host to which.
@@ -111,7 +111,7 @@ pub struct Announced {
     pub others: Vec<(Ipv4Addr, Ipv4Addr)>,
 }
 
-/// How a flow depends on others of its job.
+/// Dependence of a flow on others of its job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dependence {
@@ -129,7 +129,7 @@ pub enum Dependence {
     },
     /// In a ring; the other is its predecessor's.
     Ring {
-        /// What it sends before it has received anything.
+        /// Bytes that it sends before it has received anything.
         own_chunk: u64,
     },
 }
@@ -138,7 +138,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What the agent says.
+/// Message of the agent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ToJob {
@@ -146,7 +146,7 @@ pub enum ToJob {
     Welcome {
         /// The version of the protocol.
         version: u32,
-        /// How long a slot lasts.
+        /// Length of a slot.
         slot_us: u64,
         /// The rate of flows that nothing was said of.
         idle_bps: u64,
@@ -177,13 +177,13 @@ pub enum ToJob {
         /// Time in which they may be used.
         within_us: u64,
     },
-    /// How fast a flow may send from now on.
+    /// Rate at which a flow may send from now on.
     Rate {
         /// The flow's number.
         flow: u32,
         /// The rate; 0 to wait.
         bps: u64,
-        /// How much it may send before it waits; without it there is no end.
+        /// Bytes that it may send before it waits; without it there is no end.
         #[serde(default)]
         bytes: Option<u64>,
         /// For how long that holds. After it the flow is as one of which nothing was said.
@@ -256,7 +256,7 @@ impl FromJob {
         FromJob::Report { flow, ready, sent, unrelated: Unrelated::default() }
     }
 
-    /// Whether it could be meant.
+    /// Returns whether it could be meant.
     pub fn check(&self) -> Result<(), String> {
         match self {
             FromJob::Join { version, .. } if *version != VERSION => Err(format!(

@@ -1,4 +1,4 @@
-//! What ranks and the registrar say to each other.
+//! Messages between ranks and the registrar.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use thalweg_wire::tag::Key;
 
 use crate::proof::Proof;
 
-/// How many lanes a job has beside its own: the next ids are theirs.
+/// Number of lanes that a job has beside its own: the next ids are theirs.
 pub const LANES: usize = 5;
 
 /// Most trees of a job: one for each sending thread of a rank.
@@ -54,6 +54,12 @@ impl JobTree {
     }
 }
 
+/// Most ranks that one message names or that are kept of one: those that are missing, waited for, or at fault.
+pub(crate) const NAMED_MAX: usize = 256;
+
+/// Longest reason that a rank can give, in characters.
+pub(crate) const REASON_CHARS_MAX: usize = 1_024;
+
 /// Message of a rank. Answers, paths, progress and stalls are about one tree of the job.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FromRank {
@@ -74,7 +80,7 @@ pub enum FromRank {
         /// The outcome of its probes.
         report: PathReport,
     },
-    /// How far it is. The heartbeat.
+    /// Progress of the rank. The heartbeat.
     Progress(Progress),
     /// It waits for too long. To be repeated while that lasts, every `stall_after` of the settings; a
     /// stall that is not repeated for three times as long counts as over.
@@ -100,14 +106,39 @@ pub enum FromRank {
     },
 }
 
-/// How a rank enters a job.
+impl FromRank {
+    /// Returns the message without what a service would leave out of it, which reads no longer ones.
+    // spec: E-12
+    pub(crate) fn shortened(mut self) -> FromRank {
+        match &mut self {
+            FromRank::Stalled(Stall { waits: Waits::Ranks(ranks), .. }) => {
+                ranks.truncate(NAMED_MAX)
+            }
+            FromRank::Failing(Failure { text, culprits, .. }) => {
+                shorten(text);
+                culprits.truncate(NAMED_MAX);
+            }
+            FromRank::Aborting { reason } => shorten(reason),
+            _ => {}
+        }
+        self
+    }
+}
+
+fn shorten(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(REASON_CHARS_MAX) {
+        text.truncate(end);
+    }
+}
+
+/// Request of a rank to enter a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Join {
     /// The job.
     pub job: JobId,
-    /// Which rank it is.
+    /// Number of the rank.
     pub rank: u32,
-    /// Its address, and which of the lives of that address this is.
+    /// The process: its address, and its life among those of that address.
     pub process: Process,
     /// Ranks that say the same can share memory.
     pub host: String,
@@ -146,14 +177,14 @@ pub struct Resume {
     pub sends_halves: Option<bool>,
 }
 
-/// How far a rank is.
+/// Progress of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// The first operation that is not complete there. That of the first tree counts, for all threads together.
     pub operation: u64,
     /// The first fragment that is not complete there.
     pub fragment: u64,
-    /// How long ago either last changed.
+    /// Time since either last changed.
     pub since: Span,
 }
 
@@ -168,7 +199,7 @@ pub struct Stall {
     pub since: Span,
 }
 
-/// What a rank waits for.
+/// Fragment or ranks that a rank waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Waits {
     /// The result of this fragment.
@@ -189,7 +220,7 @@ pub enum ToRank {
     Welcome(Arc<Welcome>),
     /// Not all ranks are there.
     Waiting {
-        /// Those that are not.
+        /// The ranks that are missing.
         missing: Arc<[u32]>,
     },
     /// A leader probes its paths to these nodes and to the other leaders.
@@ -243,7 +274,7 @@ pub enum ToRank {
     Failed(Arc<Failure>),
 }
 
-/// Who is in a job, and the keys of its members.
+/// Ranks of a job, and the keys of its members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Welcome {
     /// Proves membership to a registrar that has forgotten the job.
@@ -285,7 +316,7 @@ pub struct RankTicket {
     pub proof: Proof,
 }
 
-/// Where a rank is.
+/// Place of a rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Address of its first sending thread.
@@ -376,7 +407,7 @@ impl Welcome {
         self.lane_keys.len() as u32
     }
 
-    /// Whether a rank leads its host: it holds the host's seat in the aggregation.
+    /// Returns whether a rank leads its host: it holds the host's seat in the aggregation.
     pub fn is_leader(&self, rank: u32) -> bool {
         let host_of = |rank: u32| self.roster.get(rank as usize).map(|place| place.host);
         host_of(rank).is_some() && (0..rank).all(|lower| host_of(lower) != host_of(rank))

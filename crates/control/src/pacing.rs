@@ -19,9 +19,9 @@ pub use self::link::{FromSwitch, SwitchLink};
 pub use self::service::{PacingConfig, PacingService};
 
 /// Longer messages are not read.
-pub const MESSAGE_BYTES_MAX: usize = crate::service::MESSAGE_BYTES_MAX;
+pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// How long it is since the start of 1970, by which all hosts count slots.
+/// Returns the time since the start of 1970, by which all hosts count slots.
 #[expect(clippy::disallowed_methods, reason = "hosts agree on slots by their clocks")]
 pub fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()

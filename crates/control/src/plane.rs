@@ -1,4 +1,4 @@
-//! What the service needs of the process around it.
+//! Needs of the service that the process around it meets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub struct Counters {
 /// Takes the answer. Dropping it means that there is none.
 pub type MissingAnswer = Box<dyn FnOnce(Missing) + Send>;
 
-/// What a server knows of a fragment.
+/// Knowledge of a server about a fragment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Missing {
     /// These have not contributed: the ranks of the set-up's trees, which are seats here.

@@ -1,4 +1,4 @@
-//! What the service decides: who is in which job, who is gone, and whose fault a stall is.
+//! Decisions of the service: who is in which job, who is gone, and whose fault a stall is.
 //!
 //! The [`Registry`] is a machine without I/O: what ranks say and the time go in, [`Action`]s come out.
 //! Among the ranks of a job it knows *hosts*, those that can share memory, and *leaders*, the lowest
@@ -50,7 +50,7 @@ use crate::caller::{Caller, Holder};
 #[cfg(doc)]
 use crate::message::RankTicket;
 use crate::message::{
-    Failure, FailureKind, FromRank, JobTree, Join, TREES_MAX, Ticket, ToRank, job_of,
+    Failure, FailureKind, FromRank, JobTree, Join, NAMED_MAX, TREES_MAX, Ticket, ToRank, job_of,
 };
 use crate::plane::Missing;
 use crate::proof::Prover;
@@ -83,7 +83,7 @@ pub use ending::Ending;
 use job::{Attendee, Job};
 pub use refusal::Refusal;
 use stall::Fragment;
-use switches::Switches;
+use switches::{MESSAGE_BYTES, Switches};
 use turns::Turns;
 pub use view::{JobSummary, Listing, View};
 use welcomes::Welcomes;
@@ -94,13 +94,10 @@ pub const RANKS_MAX: usize = 65_536;
 /// Longest name of a job or a host.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// Most ranks that one message names or that are kept of one: those that are missing, waited for, or at fault.
-const NAMED_MAX: usize = 256;
-
-/// How often those who wait are told for whom.
+/// Time between two messages to those who wait that say for whom.
 const WAITING_EVERY: Span = Span::from_s(1);
 
-/// How long a job is kept that nobody attends: longer than a rank takes from registering to joining.
+/// Time for which a job is kept that nobody attends: longer than a rank takes from registering to joining.
 const UNATTENDED_FOR: Span = Span::from_s(10);
 
 /// Settings of a [`Registry`].
@@ -135,17 +132,17 @@ pub struct LinkId(pub u64);
 /// A job that somebody wants.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Registration {
-    /// What its ranks call it.
+    /// Name that its ranks give it.
     pub name: String,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub workers: u32,
-    /// What they agree on.
+    /// Settings that they agree on.
     pub settings: Settings,
     /// From whoever has been welcomed to it before.
     pub resume: Option<Ticket>,
 }
 
-/// What is to be done.
+/// Action of the service around the registry.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Tell a rank.
@@ -284,7 +281,7 @@ impl Registry {
         self.secrets = secrets;
     }
 
-    /// How many jobs there are.
+    /// Returns the number of jobs.
     pub fn jobs(&self) -> usize {
         self.jobs.len()
     }
@@ -345,7 +342,7 @@ impl Registry {
         self.check_join(now, caller, &join)?;
         let (id, rank, process) = (join.job, join.rank, join.process);
         let owner = self.jobs.get(&id).map_or(caller.holder, |job| job.owner);
-        self.ask_switches(now, join.switch, owner);
+        self.ask_switches(now, &join, owner);
         let job = find(&mut self.jobs, id)?;
         let before = job.take_in(now, link, join);
         self.count(id);
@@ -369,6 +366,8 @@ impl Registry {
     pub fn hear(&mut self, now: Time, link: LinkId, tree: u32, said: FromRank) {
         let Some(&(id, rank)) = self.links.get(&link) else { return };
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        // spec: E-13
+        self.switches.earn(job.owner, job.ranks.len() as u64 * MESSAGE_BYTES);
         let Some(attendee) = job.ranks.get_mut(&rank) else { return };
         attendee.heard = now;
         // spec: F-04
@@ -599,7 +598,7 @@ impl Registry {
         }
     }
 
-    /// What follows from another process or another stream for a rank.
+    /// Does what follows from another process or another stream for a rank.
     fn succeed(&mut self, id: JobId, rank: u32, before: &Attendee) {
         if let Some(link) = before.link {
             self.links.remove(&link);

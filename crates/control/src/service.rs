@@ -47,14 +47,19 @@ mod shell;
 mod snapshot;
 mod unread;
 
-/// How often the registry looks at the clock.
+/// Time between two looks of the registry at the clock.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// How long streams get to end when the service stops.
+/// Time that streams get to end when the service stops.
 pub(crate) const STOP_AFTER: Duration = Duration::from_millis(500);
 
-/// Longest message from a client: more than the ranks of a job take.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// Longest message from a client: more than the numbers of all ranks of a job take. Twice as much is kept for each stream on
+/// which one came, for as long as the stream is open.
+// spec: E-12
+pub(crate) const MESSAGE_BYTES_MAX: usize = 8 << 10;
+
+/// Bytes of a stream of messages that a client may send before they are read.
+const STREAM_WINDOW_BYTES: u32 = 4 << 10;
 
 /// Most streams of one connection. Every rank has a connection of its own.
 const STREAMS_MAX: u32 = 64;
@@ -64,7 +69,7 @@ const HELPERS_MAX: usize = 4;
 
 /// Settings of a [`Service`].
 pub struct ServiceConfig {
-    /// Where to listen. Beyond loopback every caller needs a token.
+    /// Address to listen on. Beyond loopback every caller needs a token.
     pub bind: SocketAddr,
     /// The first node of the parameter server.
     pub server: NodeId,
@@ -83,7 +88,7 @@ pub struct ServiceConfig {
     pub credentials: Credentials,
     /// Limits of what clients may use.
     pub budgets: Budgets,
-    /// What the service shows, if anything: then connections are encrypted.
+    /// Certificate of the service, if it has one: then connections are encrypted.
     pub tls: Option<TlsFiles>,
     /// Ids of jobs are drawn from it: another one for every start.
     pub seed: u64,
@@ -109,7 +114,7 @@ pub struct ServiceNote {
 pub struct TlsFiles {
     /// The certificate.
     pub cert: PathBuf,
-    /// Its private key.
+    /// The private key.
     pub key: PathBuf,
 }
 
@@ -142,7 +147,7 @@ pub enum ServiceError {
     /// The address is taken, or not ours.
     #[error("cannot listen on {bind}: {reason}")]
     Bind {
-        /// Where.
+        /// The address.
         bind: SocketAddr,
         /// Why not.
         reason: io::Error,
@@ -223,7 +228,7 @@ impl Service {
         self.refused.named()
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn local_address(&self) -> SocketAddr {
         self.local_address
     }
@@ -239,7 +244,7 @@ impl Service {
         Reporter { errands: self.errands.clone() }
     }
 
-    /// Whether it serves. It ends by itself only when a part of it panics.
+    /// Returns whether it serves. It ends by itself only when a part of it panics.
     pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
@@ -311,7 +316,7 @@ impl fmt::Debug for ServiceConfig {
     }
 }
 
-/// What every service stands on.
+/// Ground that every service stands on.
 pub(crate) struct Ground {
     runtime: Runtime,
     stage: Stage,
@@ -321,7 +326,7 @@ pub(crate) struct Ground {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What a service is served with.
+/// Parts that a service is served with.
 pub(crate) struct Stage {
     pub(crate) builder: Server,
     pub(crate) listener: TcpListener,
@@ -433,6 +438,7 @@ async fn run(
     let control = ControlServer::new(shell.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let (meter, refused, clock) = (guard.meter.clone(), guard.refused.clone(), guard.clock);
     // Calls of paths that there are not are checked as well.
+    let builder = builder.initial_stream_window_size(STREAM_WINDOW_BYTES);
     let mut builder = builder.layer(InterceptorLayer::new(guard)).layer(CountAnswers);
     let router = builder.add_service(control);
     let (end, ended) = oneshot::channel::<()>();

@@ -1,4 +1,4 @@
-//! What the ranks of a job agree on.
+//! Settings that the ranks of a job agree on.
 
 use thalweg_aggregate::join::{JobSpec, SpecError};
 use thalweg_aggregate::{JobParameters, SPAN_FRAGMENTS};
@@ -35,9 +35,9 @@ pub enum SettingsError {
     /// A span out of range.
     #[error("{name} is {given}, must be 1 ms to {DEADLINE_MAX}")]
     Span {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
-        /// What it is.
+        /// Value of the setting.
         given: Span,
     },
 }
@@ -58,7 +58,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether a job of `workers` ranks can have them.
+    /// Checks that a job of `workers` ranks can have them.
     pub fn check(&self, workers: u32) -> Result<(), SettingsError> {
         self.spec(workers, NodeId(0)).check()?;
         for (name, given) in self.spans() {

@@ -45,7 +45,7 @@ impl Cancel {
         let _ = self.reason.set(reason.into());
     }
 
-    /// Whether it is cancelled.
+    /// Returns whether it is cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.reason().is_some()
     }

@@ -43,7 +43,7 @@ use paths::Paths;
 use pending::{Fault, Hearsay, Pending};
 use watch::Watch;
 
-/// How long it sleeps at most: the time it may take to notice that an operation stalls.
+/// Longest time that it sleeps: the time it may take to notice that an operation stalls.
 const NAP: Duration = Duration::from_millis(50);
 
 /// Longest time that a rank that leaves goes on answering those that lack something.
@@ -248,7 +248,7 @@ impl Deadlines {
     }
 }
 
-/// How other threads reach the engine.
+/// Handle by which other threads reach the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
     commands: Sender<Command>,

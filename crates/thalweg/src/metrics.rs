@@ -60,7 +60,7 @@ pub fn begin(role: &str, address: impl Display) -> Exposition {
     exposition
 }
 
-/// How a job is named where its own name is not known.
+/// Name of a job whose own name is not known.
 fn label(job: JobId) -> String {
     format!("{:016x}", job.0)
 }

@@ -1,4 +1,4 @@
-//! How operations are carried out.
+//! Policies of operations.
 
 use std::str::FromStr;
 

@@ -24,7 +24,7 @@ use crate::window::Window;
 /// has crossed its answer.
 const ASK_GAP: Span = Span::from_ms(2);
 
-/// How long packets of flows may wait in queues, where their windows are by delay. Hosts that sleep between packets need
+/// Time that packets of flows may wait in queues, where their windows are by delay. Hosts that sleep between packets need
 /// some of them.
 const QUEUE_TARGET: Span = Span::from_ms(1);
 
@@ -76,7 +76,7 @@ const QUEUE_BYTES: u64 = 250_000;
 // spec: M-21
 const PATH_BATCH_PACKETS: u32 = 16;
 
-/// How many layers of a model are told apart.
+/// Number of layers of a model that are told apart.
 pub(crate) const LAYERS: u16 = 256;
 
 /// A worker of in-network aggregation. It reports importance in bounded sums: servers leave out contributions that are not

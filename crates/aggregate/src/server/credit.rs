@@ -14,10 +14,6 @@
 
 use crate::account::Account;
 
-/// The least number of workers that packets pay for: what the only worker of a job has contributed pays for its result, and
-/// for that once more.
-const LEAST: u32 = 2;
-
 /// The account of one job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
@@ -38,7 +34,7 @@ impl Credit {
     /// The account of a job that begins, with one packet of this size for each worker: the first result can be lost by all. It
     /// holds at most what as many packets as a window has fragments pay for.
     pub(super) fn new(workers: u32, longest_wire_bytes: u32, window: u64) -> Credit {
-        let factor = workers.max(LEAST);
+        let factor = workers;
         let bytes = u64::from(longest_wire_bytes).saturating_mul(u64::from(factor));
         let account = Account::new(bytes, bytes.saturating_mul(window.max(1)));
         Credit { account, factor }
@@ -115,12 +111,15 @@ mod tests {
         assert_eq!(charge(&credit, false), None);
     }
 
+    // spec: E-13 machine
     #[test]
-    fn the_only_worker_has_its_result_twice() {
+    fn the_only_worker_has_a_result_for_each_contribution() {
         let mut credit = Credit::new(1, 100, 2);
-        credit.spend(Charge::of_all(200, 1));
-        credit.earn(100);
-        credit.spend(Charge::of_all(100, 1));
+        assert_eq!(paid_for(&credit), 101, "the first may be lost");
+        for _ in 0..2 {
+            credit.earn(100);
+            credit.spend(Charge::of_all(100, 1));
+        }
         assert_eq!(paid_for(&credit), 101);
     }
 }

@@ -23,16 +23,16 @@ use crate::registry::Registration;
 use crate::settings::Settings;
 use crate::v1;
 
-/// How long to wait before the next try.
+/// Time between two tries.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// How long one try may take.
+/// Longest time of one try.
 const TRY_WITHIN: Span = Span::from_s(5);
 
 /// The service is told at least this often that the rank lives.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// How often the application hears that the service is out of reach.
+/// Time between two events that say that the service is out of reach.
 const TOLD_EVERY: Span = Span::from_s(1);
 
 /// Time that a rank that leaves has to report it.
@@ -41,13 +41,13 @@ const LEAVE_WITHIN: Span = Span::from_ms(500);
 /// The shortest time that a try gets.
 const TRY_LEAST: Span = Span::from_ms(300);
 
-/// How long the rest of a stream may take whose other end does not listen.
+/// Time that the rest of a stream may take whose other end does not listen.
 const REST_WITHIN: Duration = Duration::from_secs(1);
 
 /// Number of jobs whose tickets are kept.
 const TICKETS_MAX: usize = 4;
 
-/// How much may wait for a service that does not listen before the stream is given up.
+/// Messages that may wait for a service that does not listen before the stream is given up.
 const QUEUE_MESSAGES: usize = 1_024;
 
 pub(super) struct Call {
@@ -74,7 +74,7 @@ pub(super) struct Call {
     leaving: Option<(u64, Time)>,
 }
 
-/// How a connection, or a try at one, ended.
+/// End of a connection, or of a try at one.
 enum End {
     /// There is nothing more to do.
     Over,
@@ -450,7 +450,7 @@ async fn attempt(
     Ok((join.job, Line { watch, inbound, outbound }))
 }
 
-/// Whether a status is worth another try.
+/// Returns the end that a status means: it may be worth another try.
 fn ended(status: &Status) -> End {
     let text = status.message().to_owned();
     match status.code() {

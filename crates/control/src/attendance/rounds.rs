@@ -1,4 +1,4 @@
-//! Which reports and set-ups are news.
+//! Reports and set-ups that are new to a rank.
 
 use crate::message::{Resume, ToRank};
 
@@ -48,7 +48,7 @@ impl Rounds {
         }
     }
 
-    /// What to tell a registrar that forgot.
+    /// Returns the knowledge that a registrar needs which forgot the job.
     pub(crate) fn resume(&self, watermark: Option<u64>) -> Resume {
         let watermark = watermark.filter(|_| self.adopted > 0);
         let Rounds { heard: round, fragment_values, span_fragments, sends_halves, .. } = *self;

@@ -284,3 +284,48 @@ fn trees_that_a_job_cannot_have_are_refused() {
     assert_eq!(welcome(2 * LANES, 1, 1), Err(Malformed("rounds")));
     assert_eq!(welcome(2 * LANES, 2, 0), Err(Malformed("more_nodes")));
 }
+
+/// A service ends the streams of ranks that send longer messages.
+// spec: E-12 machine
+#[test]
+fn the_longest_messages_of_a_rank_are_read() {
+    use prost::Message as _;
+
+    use crate::service::MESSAGE_BYTES_MAX;
+
+    let (text, all) = ("\u{1f600}".repeat(9_000), || (0..4_096).collect::<Vec<u32>>());
+    let stall = |ranks| {
+        FromRank::Stalled(Stall {
+            operation: u64::MAX,
+            waits: Waits::Ranks(ranks),
+            since: Span::from_ms(u64::MAX >> 40),
+        })
+    };
+    let failing = FromRank::Failing(Failure::new(FailureKind::Peer, text.as_str(), all()));
+    for message in [stall(all()), failing, FromRank::Aborting { reason: text.clone() }] {
+        let bytes = write_from_rank(TREES_MAX - 1, &message.shortened()).encoded_len();
+        assert!((300..MESSAGE_BYTES_MAX).contains(&bytes), "{bytes}");
+    }
+    let older = write_from_rank(TREES_MAX - 1, &stall(all())).encoded_len();
+    assert!(older <= MESSAGE_BYTES_MAX, "ranks of older versions name all: {older}");
+    let resume = Resume {
+        round: u32::MAX,
+        watermark: Some(u64::MAX),
+        fragment_values: Some(u16::MAX),
+        span_fragments: Some(u16::MAX),
+        sends_halves: Some(true),
+    };
+    let join = Join {
+        job: JobId(u64::MAX),
+        rank: 4_095,
+        process: Process { node: NodeId(u32::MAX), life: u64::MAX },
+        host: "h".repeat(256),
+        switch: Some(NodeId(u32::MAX)),
+        resumes: vec![resume; TREES_MAX as usize],
+        ticket: Some(rank_ticket_of_another()),
+        more_nodes: vec![NodeId(u32::MAX); TREES_MAX as usize - 1],
+        mtu_bytes: Some(u16::MAX),
+    };
+    let bytes = to_join(&join).encoded_len();
+    assert!((1_000..MESSAGE_BYTES_MAX).contains(&bytes), "{bytes}");
+}

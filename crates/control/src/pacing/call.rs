@@ -12,7 +12,7 @@ use super::convert::{self, Malformed};
 use crate::access::{Access, AccessError, PacingCaller, chain};
 use crate::v1;
 
-/// How long an answer may take. One that comes after its slot is of no use.
+/// Longest time until an answer. One that comes after its slot is of no use.
 const WITHIN: Duration = Duration::from_millis(500);
 
 /// A connection to a service of load tables.
@@ -33,7 +33,7 @@ pub enum CallError {
     /// It says no.
     #[error("{text} ({code:?})")]
     Refused {
-        /// Which kind of no.
+        /// Kind of the error.
         code: Code,
         /// Why.
         text: String,
@@ -51,7 +51,7 @@ impl Caller {
         Ok(Caller { client, settings })
     }
 
-    /// What the links say to flows.
+    /// Asks for the answers of links to flows.
     pub async fn fetch(
         &mut self,
         slot: Slot,

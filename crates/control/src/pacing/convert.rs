@@ -23,7 +23,7 @@ pub enum Malformed {
     /// A plan or an answer goes further ahead than anybody plans.
     #[error("{given} slots, and at most {HORIZON_MAX} can be planned")]
     Slots {
-        /// How many slots it has.
+        /// Number of slots of the plan.
         given: usize,
     },
     /// The other side counts by other slots.
@@ -32,21 +32,21 @@ pub enum Malformed {
          {own_horizon}: give all the same settings"
     )]
     Slotting {
-        /// How long its slots last.
+        /// Length of its slots.
         slot_us: u64,
-        /// How many it plans ahead.
+        /// Number of slots that it plans ahead.
         horizon_slots: u32,
-        /// How long those here last.
+        /// Length of slots here.
         own_us: u64,
-        /// How many are planned ahead here.
+        /// Number of slots that are planned ahead here.
         own_horizon: usize,
     },
     /// Answers that cannot be told apart.
     #[error("{given} answers for {asked} questions")]
     Answers {
-        /// How many there are.
+        /// Number of answers.
         given: usize,
-        /// How many there should be.
+        /// Number of answers that there should be.
         asked: usize,
     },
     /// A rank that is none.

@@ -18,7 +18,7 @@ pub enum RequestError {
     Wrong(#[from] Wrong),
 }
 
-/// What the links say to flows; `now` is the current slot.
+/// Answers of links to flows; `now` is the current slot.
 pub fn fetch_feedback(
     board: &mut Board,
     now: Slot,

@@ -12,13 +12,13 @@ use tokio::{runtime, time};
 use super::{CallError, Caller};
 use crate::access::{Access, AccessError};
 
-/// What may wait to be said. A switch that is slower than that hears nothing of some slots.
+/// Messages that may wait to be sent. A switch that is slower than that hears nothing of some slots.
 const QUEUE_MESSAGES: usize = 8;
 
-/// How long to leave a switch alone that cannot be reached.
+/// Time for which a switch that cannot be reached is left alone.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// What a switch says.
+/// Message of a switch.
 #[derive(Debug)]
 pub enum FromSwitch {
     /// It can be reached, for the first time or again.
@@ -27,7 +27,7 @@ pub enum FromSwitch {
     Lost(String),
     /// It does not take what was said; the reason.
     Refused(String),
-    /// What its links say to flows, in the order of the questions.
+    /// Answers of its links to flows, in the order of the questions.
     Answers {
         /// In which slot they were asked.
         slot: Slot,
@@ -36,7 +36,7 @@ pub enum FromSwitch {
         /// The answers.
         answers: Vec<Answer>,
     },
-    /// What became of plans.
+    /// Outcome of plans.
     Verdicts {
         /// What was said.
         update: Update,

@@ -24,14 +24,14 @@ use crate::v1::pacing_server::{Pacing, PacingServer};
 
 /// Settings of a [`PacingService`].
 pub struct PacingConfig {
-    /// Where to listen. Beyond loopback every caller needs a token.
+    /// Address to listen on. Beyond loopback every caller needs a token.
     pub bind: SocketAddr,
     /// Credentials that callers need. Of signed tokens only those of operators are taken: an agent plans for all jobs of
     /// its host.
     pub credentials: Credentials,
-    /// What the service shows, if anything: then connections are encrypted.
+    /// Certificate of the service, if it has one: then connections are encrypted.
     pub tls: Option<TlsFiles>,
-    /// What all hosts agree on.
+    /// Settings that all hosts agree on.
     pub settings: Settings,
     /// The links of the switch.
     pub routes: Vec<Route>,
@@ -80,17 +80,17 @@ impl PacingService {
         self.credentials.replace(credentials, self.local_address)
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn local_address(&self) -> SocketAddr {
         self.local_address
     }
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     pub fn stats(&self) -> Stats {
         self.board.lock().stats()
     }
 
-    /// Whether it serves.
+    /// Returns whether it serves.
     pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }

@@ -1,4 +1,4 @@
-//! What is fixed while the registry lives.
+//! Facts that are fixed while the registry lives.
 
 use std::net::SocketAddrV4;
 

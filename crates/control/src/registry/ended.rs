@@ -12,7 +12,7 @@ use thalweg_core::{JobId, Span, Time};
 use crate::caller::Holder;
 use crate::message::Failure;
 
-/// How long and how many failures are kept for members who come late.
+/// Time for which failures are kept for members who come late, and their number.
 const FAILURES_FOR: Span = Span::from_s(600);
 const FAILURES_MAX: usize = 4_096;
 

@@ -13,7 +13,7 @@ use crate::message::{Diagnosis, Failure, FailureKind, Waits};
 use crate::plane::Missing;
 use crate::settings::Settings;
 
-/// How many culprits are described.
+/// Number of culprits that are described.
 const DESCRIBED_MAX: usize = 4;
 
 /// Time without a message after which a connected rank is not in order: four heartbeats.
@@ -196,7 +196,7 @@ fn dead(now: Time, cluster: &Cluster, job: &Job) -> Option<Failure> {
     Some(Failure::new(FailureKind::Peer, text, culprits))
 }
 
-/// Whose fault it is that a fragment does not come, and why that is thought.
+/// Ranks at fault that a fragment does not come, and why that is thought.
 fn explain_fragment(
     now: Time,
     cluster: &Cluster,

@@ -8,10 +8,7 @@ use thalweg_core::{JobId, Time};
 use super::cluster::Cluster;
 use super::job::{Attendee, Job};
 use super::{NAMED_MAX, Registry, explain};
-use crate::message::{Failure, FailureKind, ToRank, job_of};
-
-/// Longest reason that a rank can give, in characters.
-const REASON_CHARS_MAX: usize = 1_024;
+use crate::message::{Failure, FailureKind, REASON_CHARS_MAX, ToRank, job_of};
 
 impl Registry {
     /// Fails a job for a reason from outside. It is named by the id of any of its trees, here and below.

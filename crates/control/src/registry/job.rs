@@ -33,7 +33,7 @@ pub(super) struct Job {
     pub(super) owner: Holder,
     /// True once tickets of it are out.
     pub(super) has_tickets: bool,
-    /// Whether its members know it from before this registry.
+    /// True if its members know it from before this registry.
     pub(super) is_resumed: bool,
     pub(super) created: Time,
     /// Before the job is gathered, those that are connected; afterwards all.
@@ -78,7 +78,7 @@ struct Facts {
     narrowest: Option<(u32, u16)>,
 }
 
-/// Who attends as a rank.
+/// Process that attends as a rank.
 #[derive(Clone, Debug)]
 pub(super) struct Attendee {
     pub(super) process: Process,
@@ -212,7 +212,7 @@ impl Job {
         self.trees.iter().flat_map(Plan::left_out).collect()
     }
 
-    /// Whether somebody who registers it means the same.
+    /// Checks that somebody who registers it means the same.
     pub(super) fn agree(&self, wanted: &Registration) -> Result<(), Refusal> {
         let mut differences = self.settings.differences(&wanted.settings);
         if self.workers != wanted.workers {
@@ -286,7 +286,7 @@ impl Job {
         self.hosts.is_empty() && !self.is_resumed && gone.broke.1 == Ending::Closed
     }
 
-    /// Whether the hosts stay what they are.
+    /// Returns whether the hosts stay what they are.
     fn fits(&self, join: &Join, before: &Attendee) -> bool {
         let on = |host: &str| self.ranks.values().filter(|other| other.host == host).count();
         let is_same = join.host == before.host;
@@ -486,7 +486,7 @@ impl Job {
         self.stalls.note(now, at, stall);
     }
 
-    /// Whether all ranks have left.
+    /// Returns whether all ranks have left.
     pub(super) fn is_over(&self) -> bool {
         self.departed == self.ranks.len()
     }
@@ -506,12 +506,12 @@ impl Job {
         self.ranks.len() - self.gone.len() - self.departed
     }
 
-    /// Whether anybody is connected.
+    /// Returns whether anybody is connected.
     pub(super) fn is_attended(&self) -> bool {
         self.connected() > 0
     }
 
-    /// Whether all ranks are connected.
+    /// Returns whether all ranks are connected.
     pub(super) fn is_complete(&self) -> bool {
         self.connected() == self.workers as usize
     }
@@ -561,7 +561,7 @@ impl Job {
         !self.hosts.is_empty() && self.welcome.is_none() && self.is_complete()
     }
 
-    /// Whether nobody came for so long that nobody will.
+    /// Returns whether nobody came for so long that nobody will.
     pub(super) fn is_unattended(&self, now: Time) -> bool {
         self.ranks.is_empty() && now.since(self.deserted) >= UNATTENDED_FOR
     }
@@ -574,7 +574,7 @@ impl Job {
         (0..self.workers).filter(is_missing).take(NAMED_MAX).collect()
     }
 
-    /// Who is missing, if it is time to say so.
+    /// Returns the ranks that are missing, if it is time to say so.
     pub(super) fn waiting(&mut self, now: Time) -> Option<Arc<[u32]>> {
         let is_due = now.since(self.waiting_told) >= WAITING_EVERY;
         if self.welcome.is_some() || !is_due || self.ranks.is_empty() || self.is_complete() {

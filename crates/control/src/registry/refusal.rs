@@ -31,7 +31,7 @@ pub enum Refusal {
     Differs {
         /// The job.
         name: String,
-        /// What is not the same.
+        /// Settings that are not the same.
         differences: Vec<String>,
     },
     /// Another job has the name, and its ranks are there.
@@ -96,7 +96,7 @@ pub enum Refusal {
     UnknownRank {
         /// The rank.
         rank: u32,
-        /// How many there are.
+        /// Number of ranks.
         workers: u32,
     },
     /// Another process is there, and well.
@@ -104,7 +104,7 @@ pub enum Refusal {
     Taken {
         /// The rank.
         rank: u32,
-        /// Who has it.
+        /// Rank that has it.
         address: SocketAddrV4,
         /// Time since it last sent something.
         heard: Span,
@@ -155,7 +155,7 @@ pub enum Refusal {
     Moved {
         /// The rank.
         rank: u32,
-        /// Where it was.
+        /// Host that it was on.
         before: String,
     },
     /// A process with fewer sending threads than the job has trees takes a rank.
@@ -176,7 +176,7 @@ pub enum Refusal {
     Ending,
 }
 
-/// Whether a string can be shown to people and kept.
+/// Checks that a string can be shown to people and kept.
 pub(super) fn check_name(what: &'static str, name: &str) -> Result<(), Refusal> {
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
     if fits && !name.contains(is_harmful) { Ok(()) } else { Err(Refusal::Name { what }) }

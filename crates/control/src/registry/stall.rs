@@ -1,4 +1,4 @@
-//! Who waits for what in a job.
+//! Waits of the ranks of a job.
 //!
 //! Reports come as often as the rate of messages allows, and a job of thousands of ranks has as many stalls in each tree. So a
 //! report is only taken down. All stalls are gone through after a gap that grows with their number: the time for that is a small
@@ -13,7 +13,7 @@ use crate::budget::CallRate;
 use crate::message::{Diagnosis, Progress, Stall, Waits};
 use crate::plane::Missing;
 
-/// How long the same is not asked of the server again.
+/// Time for which the same is not asked of the server again.
 const ASK_GAP: Span = Span::from_ms(500);
 
 /// The shortest time between two diagnoses of a job.
@@ -212,7 +212,7 @@ impl Stalls {
         self.answer = Some((fragment, missing));
     }
 
-    /// What the server said of a fragment.
+    /// Answer of the server about a fragment.
     pub(super) fn answer_for(&self, fragment: Fragment) -> Option<&Missing> {
         self.answer.as_ref().filter(|(asked, _)| *asked == fragment).map(|(_, missing)| missing)
     }
@@ -259,7 +259,7 @@ impl Stalls {
         if roots.is_empty() { ranks } else { roots.into_iter().collect() }
     }
 
-    /// Whether a diagnosis says something new, or was not sent for a while. One that lasts is repeated after `every`,
+    /// Returns whether a diagnosis says something new, or was not sent for a while. One that lasts is repeated after `every`,
     /// and then more and more rarely. Ranks can have it differ each time: then few are sent.
     // spec: E-12
     pub(super) fn is_news(&mut self, now: Time, every: Span, diagnosis: &Diagnosis) -> bool {

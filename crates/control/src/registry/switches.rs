@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_aggregate::server::SwitchPath;
-use thalweg_core::{NodeId, Span, Time};
+use thalweg_core::{FRAME_OVERHEAD_BYTES, FULL_FRAME_BYTES, NodeId, Span, Time};
 use thalweg_net::shard_of;
 use thalweg_wire::aggregate::SwitchLimits;
 
@@ -14,6 +14,7 @@ use super::{Action, Registry};
 use crate::bucket::Bucket;
 use crate::budget::CallRate;
 use crate::caller::Holder;
+use crate::message::Join;
 
 /// The longest time that a set-up waits for a switch that has not answered yet.
 pub(super) const ANSWER_WITHIN: Span = Span::from_s(3);
@@ -39,6 +40,20 @@ const STRANGER_EVERY_MAX: Span = Span::from_s(10);
 /// nobody has a server send to hosts of its choice.
 const STRANGER_RATE: CallRate = CallRate { per_s: 20, burst: 256 };
 
+/// Bytes of a probe on a link.
+const PROBE_BYTES: u64 = FRAME_OVERHEAD_BYTES as u64;
+
+/// Bytes that the shortest message of a rank takes with its headers of HTTP/2 and gRPC, and those that a message of joining takes
+/// beside the name of its host. Messages of the ranks of a token pay for probes of nodes that have never answered, each for its
+/// bytes times the ranks of its job.
+// spec: E-13
+pub(super) const MESSAGE_BYTES: u64 = 16;
+const JOIN_BYTES: u64 = 34;
+
+/// Bytes of probes that a token has before its ranks have paid for any, and that it can save up.
+const PAID_AT_FIRST: u64 = FULL_FRAME_BYTES as u64;
+const PAID_MAX: u64 = STRANGER_RATE.burst as u64 * PROBE_BYTES;
+
 /// Most tokens whose probes are counted before those are looked for that can be forgotten.
 const HOLDERS_KEPT: usize = 1_024;
 
@@ -56,13 +71,21 @@ const ANSWERS_TO_RETURN: u32 = 2;
 pub(super) struct Switches {
     watched: BTreeMap<NodeId, Watched>,
     /// Probes that each token may still cause of nodes that have never answered.
-    strangers: BTreeMap<Holder, Bucket>,
+    strangers: BTreeMap<Holder, Allowance>,
     /// Paths to switches that are probed, or were lately.
     pub(super) paths: BTreeMap<SwitchPath, ProbedPath>,
     /// When the switches of all jobs were last looked for.
     listed: Option<Time>,
     /// When it was last looked for switches whose next probe is due.
     looked: Option<Time>,
+}
+
+/// Probes of nodes that have never answered, because of one token.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    rate: Bucket,
+    /// Bytes that are paid for.
+    paid: u64,
 }
 
 /// Namer of a switch: the token of a rank, or `None` for the operator.
@@ -115,11 +138,28 @@ impl Switches {
     // spec: E-13
     fn may_probe(&mut self, now: Time, named_by: Namer) -> bool {
         let Some(holder) = named_by else { return true };
-        if self.strangers.len() >= HOLDERS_KEPT && !self.strangers.contains_key(&holder) {
-            self.strangers.retain(|_, bucket| !bucket.is_full(now));
+        let left = self.allowance(now, holder);
+        let is_paid = left.paid >= PROBE_BYTES && left.rate.take(now);
+        if is_paid {
+            left.paid -= PROBE_BYTES;
         }
-        let bucket = self.strangers.entry(holder);
-        bucket.or_insert_with(|| Bucket::new(STRANGER_RATE, now)).take(now)
+        is_paid
+    }
+
+    fn allowance(&mut self, now: Time, holder: Holder) -> &mut Allowance {
+        if self.strangers.len() >= HOLDERS_KEPT && !self.strangers.contains_key(&holder) {
+            self.strangers.retain(|_, left| !left.rate.is_full(now));
+        }
+        let new = || Allowance { rate: Bucket::new(STRANGER_RATE, now), paid: PAID_AT_FIRST };
+        self.strangers.entry(holder).or_insert_with(new)
+    }
+
+    /// Takes down what messages of a token's ranks pay for, if any of them has named a switch.
+    // spec: E-13
+    pub(super) fn earn(&mut self, holder: Holder, bytes: u64) {
+        if let Some(left) = self.strangers.get_mut(&holder) {
+            left.paid = (left.paid + bytes).min(PAID_MAX);
+        }
     }
 
     /// Watches these and no others, by those that have named them. Returns those that are new.
@@ -245,8 +285,11 @@ impl Registry {
     }
 
     /// Asks the switches that a rank brings along, if they are new: when all ranks are there, they have answered.
-    pub(super) fn ask_switches(&mut self, now: Time, switch: Option<NodeId>, owner: Holder) {
-        let Some(own) = switch else { return };
+    pub(super) fn ask_switches(&mut self, now: Time, join: &Join, owner: Holder) {
+        let Some(own) = join.switch else { return };
+        let ranks = self.jobs.get(&join.job).map_or(1, |job| job.ranks.len().max(1));
+        self.switches.allowance(now, owner);
+        self.switches.earn(owner, (JOIN_BYTES + join.host.len() as u64) * ranks as u64);
         for switch in [own].into_iter().chain(self.cluster.switch) {
             let named_by = self.namer(switch, owner);
             if self.switches.watch(now, switch, named_by) {
@@ -301,11 +344,14 @@ mod tests {
     const MALLORY: Namer = Some(Holder::Token(6));
     const ALICE: Namer = Some(Holder::Token(7));
 
-    /// Probes of all nodes within a time, in steps of 100 ms.
+    /// Probes of all nodes within a time, in steps of 100 ms, while the ranks of Mallory pay for them.
     fn probes(switches: &mut Switches, from: Time, within: Span) -> usize {
         let steps = within.as_ps() / ASK_EVERY.as_ps();
-        let at = |step| from + ASK_EVERY * step;
-        (1..=steps).map(|step| switches.due(at(step), PROBE_EVERY_MAX).len()).sum()
+        let probe = |step| {
+            switches.earn(Holder::Token(6), PAID_MAX);
+            switches.due(from + ASK_EVERY * step, PROBE_EVERY_MAX).len()
+        };
+        (1..=steps).map(probe).sum()
     }
 
     // spec: E-13 machine
@@ -323,8 +369,14 @@ mod tests {
     #[test]
     fn nodes_that_are_no_switches_get_few_probes_because_of_one_token() {
         let mut switches = Switches::default();
-        let new = (0..10_000).filter(|node| switches.watch(START, NodeId(*node), MALLORY)).count();
-        assert_eq!(new, 256);
+        let name = |switches: &mut Switches, nodes: std::ops::Range<u32>| {
+            nodes.filter(|node| switches.watch(START, NodeId(*node), MALLORY)).count()
+        };
+        assert_eq!(name(&mut switches, 0..1_000), 11, "one packet is paid for at first");
+        switches.earn(Holder::Token(6), 9 * PROBE_BYTES);
+        assert_eq!(name(&mut switches, 1_000..2_000), 9);
+        switches.earn(Holder::Token(6), PAID_MAX);
+        assert_eq!(name(&mut switches, 2_000..10_000), 236, "256 at once, whatever is paid");
         let more = probes(&mut switches, START, Span::from_s(10));
         assert!(more <= 200, "20 in a second: {more}");
         assert!(switches.watch(START, NodeId(20_000), ALICE), "another token");
@@ -349,6 +401,7 @@ mod tests {
         assert_eq!(switches.silence(later, switch, MALLORY), Span::from_s(100));
         let mut soon = 0;
         for step in 1..=30 {
+            switches.earn(Holder::Token(7), PROBE_BYTES);
             while switches.may_probe(later + ASK_EVERY * step, MALLORY) {}
             let due = switches.due(later + ASK_EVERY * step, PROBE_EVERY_MAX);
             soon += u32::from(due.contains(&switch));

@@ -32,7 +32,7 @@ const SERVER: NodeId = NodeId(0x0001_12c0);
 /// 10.1.0.2:4808.
 const SWITCH: NodeId = NodeId(0x0002_12c8);
 
-/// Where a rank is: 10.1.1.{rank}:4808.
+/// Node of a rank: 10.1.1.{rank}:4808.
 fn node(rank: u32) -> NodeId {
     NodeId(0x0100_12c8 + (rank << 16))
 }
@@ -214,7 +214,7 @@ impl Hall {
         }
     }
 
-    /// What was wanted since the last look.
+    /// Actions since the last look.
     fn look(&mut self) -> &[Action] {
         self.answer_probes();
         self.done = std::mem::take(&mut self.wanted);

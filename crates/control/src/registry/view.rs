@@ -1,4 +1,4 @@
-//! What the registry shows people.
+//! Views of the registry for people.
 //!
 //! A [`View`] is taken as fast as it can be copied, while the registry waits; texts are made of it afterwards, elsewhere
 //! and for as many callers as ask.
@@ -30,13 +30,13 @@ const COUNTER_BYTES: usize = 24;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct JobSummary {
-    /// Its number, which packets carry.
+    /// Number of the job, which packets carry.
     pub id: JobId,
-    /// Its name, which people gave it.
+    /// Name of the job, which people gave it.
     pub name: String,
-    /// How many ranks it has.
+    /// Number of its ranks.
     pub ranks: u32,
-    /// How many of them are connected.
+    /// Number of its ranks that are connected.
     pub connected: u32,
     /// Number of switches that it is planned without.
     pub switches_left_out: u32,
@@ -162,7 +162,7 @@ impl Registry {
 }
 
 impl View {
-    /// Where the ranks are, of the jobs that a caller may see. A tenant learns of no switch but those of its jobs.
+    /// Places of the ranks, of the jobs that a caller may see. A tenant learns of no switch but those of its jobs.
     // spec: E-04
     pub fn topology(&self, caller: &Caller) -> v1::TopologyResponse {
         let ranks = self.seen(caller).flat_map(|job| &job.ranks);
@@ -179,7 +179,7 @@ impl View {
         }
     }
 
-    /// How far one job is, or all of them, of those that a caller may see. Counters of the whole server are an operator's.
+    /// Progress of one job, or of all, of those that a caller may see. Counters of the whole server are an operator's.
     // spec: E-04
     pub fn statistics(
         &self,

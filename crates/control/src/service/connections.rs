@@ -79,7 +79,7 @@ struct Counts {
 #[derive(Debug, Default)]
 struct Address {
     open: usize,
-    /// Those of them on which no call has passed yet.
+    /// Number of these on which no call has passed yet.
     unproven: usize,
     /// Number of these with a descriptor that is kept for ranks that come back.
     returning: usize,

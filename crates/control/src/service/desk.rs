@@ -19,14 +19,14 @@ use crate::message::{Join, ToRank};
 use crate::plane::{DataPlane, Missing};
 use crate::registry::{Action, Ending, LinkId, Listing, Refusal, Registry};
 
-/// How much may wait for a rank that does not listen before its stream is given up.
+/// Messages that may wait for a rank that does not listen before its stream is given up.
 const QUEUE_MESSAGES: usize = 256;
 
 /// Free places that are kept for messages that must not be lost. A rank that is stopped misses reports of stalls, and
 /// keeps its stream.
 const RESERVED_MESSAGES: usize = QUEUE_MESSAGES / 2;
 
-/// What comes from outside of the streams.
+/// Message from outside of the streams.
 #[derive(Debug)]
 pub(super) enum Errand {
     /// The data plane's answer.

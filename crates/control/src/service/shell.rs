@@ -1,6 +1,5 @@
 //! The service's face: requests in, answers out.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,12 +8,13 @@ use thalweg_core::{JobId, Span};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task;
 use tokio::time::{self, MissedTickBehavior};
-use tokio_stream::Stream;
+use tokio_stream::Empty;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::desk::{self, Desk, Errand};
 use super::guard::{Guard, caller_of};
 use super::meter::{SharedMeter, StreamPermit};
+use super::sending::Messages;
 use super::snapshot::{Snapshot, Snapshots};
 use super::unread::{self, Rooms, Unread};
 use crate::budget::{Reason, Refused};
@@ -29,10 +29,10 @@ use crate::v1::control_server::Control;
 use crate::versions::{VersionError, Versions};
 use thalweg_core::text::printable;
 
-/// How long a stream may take to say who it is.
+/// Time that a stream may take to say who it is.
 const JOIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// How often a kernel is asked whether the other one answers.
+/// Time between two questions to a kernel whether the other one answers.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Time after which a stream that sent too much is looked at again.
@@ -287,7 +287,8 @@ struct Listening {
     rooms: Rooms,
 }
 
-type Answers = Pin<Box<dyn Stream<Item = Result<v1::ToRank, Status>> + Send>>;
+/// Stream in place of a rank's [`Messages`].
+type Answers = Empty<Result<v1::ToRank, Status>>;
 
 #[tonic::async_trait]
 impl Control for Shell {
@@ -344,8 +345,9 @@ impl Control for Shell {
         let sent = unread.clone();
         let listening = Listening { link, watch, failure_after, closed, permit, unread, rooms };
         self.spawn(self.clone().listen(listening, inbound));
-        let mut response: Response<Answers> = Response::new(Box::pin(answers));
+        let mut response = Response::new(tokio_stream::empty());
         response.extensions_mut().insert(sent);
+        response.extensions_mut().insert(Messages::new(answers));
         Ok(response)
     }
 

@@ -18,12 +18,11 @@ use thalweg_core::{Span, Time};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time;
 use tokio_stream::Stream;
-use tonic::Status;
+use tonic::codegen::Bytes;
 
 use crate::clock::Clock;
 use crate::convert;
 use crate::message::{TREES_MAX, ToRank};
-use crate::v1;
 
 /// Most welcomes and set-ups of a tree that wait for one rank. A set-up needs an answer of every rank, so that one that is
 /// stopped has few of them.
@@ -42,8 +41,9 @@ const SMALL_BYTES: usize = 4 << 10;
 /// Bytes that a welcome takes beyond them for the node of a sending thread.
 const NODE_BYTES: usize = 4;
 
-/// Bytes before each message of a stream.
+/// Bytes before each message of a stream: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
+const NOT_COMPRESSED: u8 = 0;
 
 /// Bytes that an answer takes before it is encoded, for each byte that travels.
 const MADE_FACTOR: usize = 3;
@@ -259,7 +259,8 @@ fn large_bytes(message: &ToRank) -> Option<usize> {
 
 type Taken = Pin<Box<dyn Future<Output = Option<Held>> + Send>>;
 
-/// Messages on their path to a rank. Each is turned into what travels when it can be sent.
+/// Messages on their path to a rank. Each is encoded when it can be sent, into memory of its own: what tonic keeps to encode
+/// the messages of a stream stays as long as the longest of them for as long as the stream is open, whatever was read.
 pub(super) struct Answers {
     /// With the trees that they are about.
     messages: mpsc::Receiver<(u32, ToRank)>,
@@ -283,20 +284,23 @@ impl Answers {
         Answers { messages, rooms, unread, clock, spend, next: None }
     }
 
-    fn make(&self, tree: u32, message: &ToRank) -> v1::ToRank {
+    /// Encodes a message, with the prefix that gRPC has before each.
+    fn make(&self, tree: u32, message: &ToRank) -> Bytes {
         let made = convert::write_to_rank(tree, message);
-        self.unread.make(made.encoded_len() + PREFIX_BYTES);
-        made
+        let length = made.encoded_len();
+        let mut bytes = Vec::with_capacity(PREFIX_BYTES + length);
+        bytes.push(NOT_COMPRESSED);
+        bytes.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        made.encode(&mut bytes).expect("a vector grows");
+        self.unread.make(bytes.len());
+        bytes.into()
     }
 }
 
 impl Stream for Answers {
-    type Item = Result<v1::ToRank, Status>;
+    type Item = Bytes;
 
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<v1::ToRank, Status>>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.next.is_none() {
             ready!(self.unread.poll_sent(context));
             let Some((tree, message)) = ready!(self.messages.poll_recv(context)) else {
@@ -307,7 +311,7 @@ impl Stream for Answers {
                 self.unread.dequeue();
             }
             match bytes.filter(|bytes| *bytes > SMALL_BYTES) {
-                None => return Poll::Ready(Some(Ok(self.make(tree, &message)))),
+                None => return Poll::Ready(Some(self.make(tree, &message))),
                 Some(bytes) => {
                     let taken = self.rooms.clone().take(bytes);
                     self.next = Some((tree, message, Box::pin(taken)));
@@ -320,9 +324,8 @@ impl Stream for Answers {
         let began = self.clock.now();
         self.unread.lock().held = held.map(|held| (began, held));
         let made = self.make(tree, &message);
-        // To encode it takes about as long.
-        (self.spend)(self.clock.now().since(began) * 2);
-        Poll::Ready(Some(Ok(made)))
+        (self.spend)(self.clock.now().since(began));
+        Poll::Ready(Some(made))
     }
 }
 
@@ -330,7 +333,6 @@ impl Stream for Answers {
 mod tests {
     use std::task::Waker;
 
-    use prost::Message;
     use thalweg_core::{JobId, NodeId};
     use thalweg_wire::tag::Key;
 
@@ -367,7 +369,7 @@ mod tests {
     fn poll(answers: &mut Answers) -> Option<usize> {
         let mut context = Context::from_waker(Waker::noop());
         match Pin::new(answers).poll_next(&mut context) {
-            Poll::Ready(message) => Some(message.unwrap().unwrap().encoded_len()),
+            Poll::Ready(message) => Some(message.unwrap().len()),
             Poll::Pending => None,
         }
     }

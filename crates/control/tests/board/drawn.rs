@@ -8,7 +8,7 @@ use thalweg_core::Rng;
 use crate::checks::{CAPACITIES, REPAIRED, START, UPDATE};
 use crate::inputs::{flow, slotting, written};
 
-/// Some messages one behind the other.
+/// Messages one behind the other.
 pub fn conversation(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut sequence = 0;

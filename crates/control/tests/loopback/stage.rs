@@ -21,10 +21,10 @@ pub const SERVER: NodeId = NodeId(0x0001_12c0);
 /// 127.0.0.1:4808.
 pub const SWITCH: NodeId = NodeId(0x0001_12c8);
 
-/// How long anything may take: far more than it does.
+/// Time that anything may take: far more than it does.
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// What the data plane was told.
+/// Calls of the data plane.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Told {
     Adopt(Arc<Setup>),
@@ -37,7 +37,7 @@ pub struct Plane {
     pub told: Mutex<Vec<Told>>,
     /// Time that it takes to count, if it is slow.
     pub counts_for: Mutex<Option<Duration>>,
-    /// What it says of every fragment.
+    /// Answer about every fragment.
     pub missing: Mutex<Option<Missing>>,
     /// Receiver of the answers of switches.
     reporter: OnceLock<Reporter>,

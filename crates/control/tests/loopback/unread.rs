@@ -122,9 +122,9 @@ fn join_of(job: u64, rank: u32, threads: u32) -> v1::Join {
     v1::Join { node, host, more_nodes, ..join(job, rank, 1) }
 }
 
-/// A stall of as many ranks as a message has room for, or nearly.
-fn stall() -> v1::from_rank::Message {
-    let ranks = (0..4_096).collect();
+/// A stall that names this number of ranks: a message has room for 4,096, and not for many more.
+fn stall(count: u32) -> v1::from_rank::Message {
+    let ranks = (0..count).collect();
     v1::from_rank::Message::Stalled(v1::Stalled {
         operation: 1,
         fragment: None,
@@ -184,7 +184,7 @@ async fn attend_blindly(
     for tree in 0..threads {
         for (rank, sender) in (first_blind..).zip(&senders) {
             let answer = v1::Answer { round: 1, seat: rank, ..Default::default() };
-            for message in [v1::from_rank::Message::Answer(answer), stall()] {
+            for message in [v1::from_rank::Message::Answer(answer), stall(4_096)] {
                 // The stream may have been closed.
                 let _ = sender.send(v1::FromRank { tree, message: Some(message) }).await;
             }
@@ -273,9 +273,38 @@ fn deaf(jobs: u32, ranks: u32, threads: u32) -> Attack {
     Attack { jobs, ranks, threads, successions: (1_024 / jobs).min(64), is_deaf: true }
 }
 
+/// Clients take windows of megabytes, so that most ranks get a welcome of 100 KB. Its memory is free again once it was sent.
 #[test]
 fn ranks_that_do_not_read_take_no_more_than_the_budget() {
-    check(mute(1, 512, 8));
+    check(mute(1, 1_000, 16));
+}
+
+/// The numbers of all ranks of the largest job fit a message. A stream keeps the memory of its longest, so that none is much longer.
+#[test]
+fn a_stream_is_ended_by_a_message_that_is_too_long() {
+    let stage = stage(|_| {});
+    let address = stage.service.local_address();
+    let outcome = async |count: u32| {
+        let mut client = connect(address, None).await;
+        let name = format!("ranks-{count}");
+        let job = client.register(request(&name, 1)).await.expect("it fits").into_inner().job;
+        let (sender, stream) = open_stream(join_of(job, 0, 1));
+        let mut answers = client.attend(stream).await.expect("it joins").into_inner();
+        let aborting = v1::Aborting { reason: "so it is".into() };
+        for message in [stall(count), v1::from_rank::Message::Aborting(aborting)] {
+            // The stream may have been closed.
+            let _ = sender.send(v1::FromRank { tree: 0, message: Some(message) }).await;
+        }
+        let mut is_failed = false;
+        while let Ok(Some(answer)) = answers.message().await {
+            is_failed |= matches!(answer.message, Some(v1::to_rank::Message::Failed(_)));
+        }
+        is_failed
+    };
+    block_on(async {
+        assert!(outcome(4_096).await, "both messages were read");
+        assert!(!outcome(4_500).await, "the stream was closed before");
+    });
 }
 
 /// HTTP/2 would keep 400 KiB of each stream.

@@ -11,12 +11,12 @@ use thalweg_net::{Driver, DriverError, Waker};
 
 use crate::error::{Error, ErrorKind};
 
-/// How long it sleeps at most.
+/// Longest time that it sleeps.
 const NAP: Duration = Duration::from_millis(100);
 
 type Command<M> = Box<dyn FnOnce(&mut Driver<M>) + Send>;
 
-/// How other threads reach a machine that runs on its own.
+/// Handle by which other threads reach a machine that runs on its own.
 pub(super) struct Pilot<M> {
     commands: Sender<Command<M>>,
     waker: Waker,
@@ -64,7 +64,7 @@ impl<M: Reports + Send + 'static> Pilot<M> {
         answered.recv().ok()
     }
 
-    /// Whether the thread still runs: it ends by itself only when its socket is broken.
+    /// Returns whether the thread still runs: it ends by itself only when its socket is broken.
     pub fn is_running(&self) -> bool {
         self.thread().as_ref().is_some_and(|thread| !thread.is_finished())
     }

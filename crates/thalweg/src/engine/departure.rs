@@ -8,7 +8,7 @@ use thalweg_core::{Span, Time};
 use super::{Engine, HASTY_LINGER};
 use crate::handle::Reply;
 
-/// How a rank leaves.
+/// Departure of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leaving {
     /// When everything that was begun has ended, and others have what they need of it.
@@ -49,7 +49,7 @@ impl Engine {
         self.leaving = Some(Departing { how, since: self.driver.now(), reply });
     }
 
-    /// Whether the rank is done, and has answered those that still need something of it.
+    /// Returns whether the rank is done, and has answered those that still need something of it.
     pub(super) fn has_left(&mut self) -> bool {
         let now = self.driver.now();
         // Those that other sending threads have begun are operations of the first one.

@@ -142,7 +142,7 @@ impl Membership {
         place.map(|rank| rank as u32)
     }
 
-    /// Whether it has answered for a set-up that has not come yet.
+    /// Returns whether it has answered for a set-up that has not come yet.
     pub fn is_paused(&self) -> bool {
         self.answered_round > self.epoch
     }
@@ -346,7 +346,7 @@ impl Engine {
     }
 }
 
-/// Whether there is nobody to sum with.
+/// Returns whether there is nobody to sum with.
 fn is_alone(welcome: &Welcome) -> bool {
     welcome.roster.len() == 1
 }

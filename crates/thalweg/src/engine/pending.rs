@@ -14,7 +14,7 @@ use super::comparison::{Begun, OpenPart};
 use crate::error::{Error, ErrorKind};
 use crate::handle::Reply;
 
-/// Who waits for what.
+/// Operations under way, and those that wait for them.
 #[derive(Default)]
 pub(super) struct Pending {
     sums: BTreeMap<(JobId, Operation), (BegunSum, Reply)>,
@@ -44,7 +44,7 @@ pub(super) struct BegunSum {
 pub(super) struct Peer {
     /// `None` if it may be any rank.
     pub rank: Option<u32>,
-    /// Whether it sends, and this rank receives.
+    /// True if it sends, and this rank receives.
     pub is_sender: bool,
     /// When the transfer began here.
     pub at: Time,

@@ -12,7 +12,7 @@ use super::{Deadlines, Engine};
 use crate::error::Error;
 use crate::events::Note;
 
-/// How often a rank says how far it is.
+/// Time between two reports of a rank's progress.
 const BEAT: Span = Span::from_ms(500);
 
 /// Time that the rank that noticed a failure has to report it, before another one repeats what it received.
@@ -27,7 +27,7 @@ pub(super) struct Watch {
     beat_at: Time,
     stall_said_at: Time,
     pub gathering: Gathering,
-    /// Whether the job was reported to fail because of a transfer.
+    /// True if the job was reported to fail because of a transfer.
     is_transfer_reported: bool,
     precision: Precision,
 }
@@ -184,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// How far the sums through aggregation are, and what they wait for.
+    /// Returns the progress of the sums through aggregation, and what they wait for.
     fn sum_progress(&mut self) -> (u64, Option<Waiting>) {
         let job = self.membership.as_ref().map(|membership| membership.job());
         let look = |host: &mut TrainingHost, _| {

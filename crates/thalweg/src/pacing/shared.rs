@@ -27,7 +27,7 @@ const LONG_SILENCE: Span = Span::from_s(1);
 /// An agent that has been silent for this long hangs: its rates no longer hold.
 const SILENT_AFTER: Span = Span::from_ms(local::SILENT_AFTER.as_millis() as u64);
 
-/// How long a rate holds that holds until further notice.
+/// Time for which a rate holds that holds until further notice.
 const LONG: Span = Span::from_s(3_600);
 
 /// Most hosts that a session is paced to. Bytes to others are counted for none.

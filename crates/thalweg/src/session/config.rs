@@ -284,7 +284,7 @@ impl SessionConfig {
         SessionConfig { join_timeout, ..self }
     }
 
-    /// What the ranks of the job agree on.
+    /// Settings that the ranks of the job agree on.
     pub(super) fn settings(&self) -> Result<Settings, Error> {
         let numeric = self.policy.numeric.bodies();
         let numeric = numeric.ok_or_else(|| {
@@ -337,7 +337,7 @@ impl SessionConfig {
         })
     }
 
-    /// What ranks that can share memory have in common.
+    /// Name that ranks have in common which can share memory.
     pub(super) fn host_identity(&self, own: SocketAddr) -> String {
         if self.share_memory {
             thalweg_shared::host_identity()

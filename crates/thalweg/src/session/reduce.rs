@@ -280,7 +280,7 @@ impl Part {
         self.team.as_ref().filter(|_| self.hosts.count() == 1)
     }
 
-    /// What sums are divided by.
+    /// Number that sums are divided by.
     fn divisor(&self, how: Reduce) -> u32 {
         if how == Reduce::Mean { self.ranks } else { 1 }
     }

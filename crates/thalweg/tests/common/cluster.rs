@@ -10,7 +10,7 @@ use thalweg::{Session, SessionConfig};
 use thalweg_lab::{Lab, Place};
 use thalweg_wire::tag::Secret;
 
-/// What all daemons of a test share.
+/// Secret that all daemons of a test share.
 pub const SECRET: Secret = Secret([5; 16]);
 
 /// What ranks of a lab have to say.
@@ -19,7 +19,7 @@ pub const TOKEN: &str = "ranks of this test";
 /// Jobs of one test program have different names.
 static JOBS: AtomicU32 = AtomicU32::new(0);
 
-/// Where daemons and ranks run.
+/// Places where daemons and ranks run.
 pub enum Ground {
     Loopback,
     Lab(Lab),

@@ -16,7 +16,7 @@ use thalweg_core::{
 };
 use thalweg_wire::tag::{Key, Secret};
 
-/// What the switch and the server share.
+/// Secret that the switch and the server share.
 pub const SECRET: Secret = Secret([7; 16]);
 pub const SERVER: NodeId = NodeId(100);
 pub const SWITCH: NodeId = NodeId(101);
@@ -49,7 +49,7 @@ pub fn setup(job: JobId, nodes: &[NodeId], numeric: Numeric, fragment_values: u1
     })
 }
 
-/// How many aggregators the switch has.
+/// Number of aggregators of the switch.
 pub const AGGREGATORS: u32 = 1_024;
 
 /// A packet that outlives its driver's memory. Its body is always bytes, for attackers to change.

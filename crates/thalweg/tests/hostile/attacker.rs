@@ -12,15 +12,15 @@ use zerocopy::IntoBytes;
 
 use crate::hand::{AGGREGATORS, Owned, SERVER, SWITCH, node};
 
-/// How many packets of the honest job it remembers.
+/// Number of packets of the honest job that it remembers.
 const OVERHEARD_MAX: usize = 512;
 
-/// Where things stand in a header: the epoch, the job, and what follows the tag.
+/// Offsets in a header: of the epoch, the job, and what follows the tag.
 const EPOCH_AT: usize = 4;
 const JOB_AT: usize = 8;
 const REST_AT: usize = 24;
 
-/// What it tries.
+/// Attacks that it tries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trick {
     /// Bytes that mean nothing, sometimes behind a good prefix.

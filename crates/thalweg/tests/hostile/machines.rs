@@ -24,7 +24,7 @@ const BATCH: u64 = 8;
 const SPELL: u64 = 2_000;
 /// The most that may be on the way; honest windows are far smaller.
 const QUEUED_MAX: usize = 4_096;
-/// What windows and queues may grow by.
+/// Bytes by which windows and queues may grow.
 const HELD_BYTES_MAX: i64 = 8 << 20;
 /// No operation takes so many honest packets, whatever happens meanwhile.
 const STEPS_MAX: u64 = 400_000;

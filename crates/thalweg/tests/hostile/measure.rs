@@ -1,5 +1,6 @@
-//! What each attack costs a job beside it. `measure` prints a table, and fails where an attack makes the median sum more than a
-//! tenth slower, on machines that have cores for attackers of their own.
+//! Cost of each attack for a job beside it. `measure` prints a table, and fails where an attack makes the median sum or the mean
+//! one more than a tenth slower, on machines that have cores for attackers of their own. The mean is what shows single sums that
+//! take long: it is the time of all sums together, for as many of them.
 //!
 //! `THALWEG_THREADS=3 cargo test --release -p thalweg --test hostile measure::measure -- --ignored --nocapture` runs it with
 //! three sending threads; without the variable there is one. It takes two to four minutes.
@@ -36,7 +37,7 @@ const SLICE: Duration = Duration::from_millis(1_250);
 const LEAD: Duration = Duration::from_millis(200);
 const TURNS: u16 = 3;
 
-/// Median sum of the victim under attack, over that beside a decoy, at most.
+/// Median sum of the victim under attack, over that beside a decoy, at most, and the mean one as well.
 const SLOWER_MAX: f64 = 1.10;
 /// Attacks beyond it that are measured once more. More of them are no accident.
 const REPEATS_MAX: usize = 4;
@@ -212,7 +213,9 @@ impl Stage<'_> {
         });
         self.times.lock().expect("nobody panics with it").clear();
         std::thread::sleep(slice);
-        self.wait_sums(5);
+        // The sum that is under way belongs to it, however long it takes.
+        let ended = self.times.lock().expect("nobody panics with it").len();
+        self.wait_sums((ended + 1).max(5));
         let times = self.times.lock().expect("nobody panics with it").clone();
         // An error of the attacker ends the test.
         attacker.iter().for_each(|attacker| drop(attacker.times_of("error")));
@@ -253,10 +256,24 @@ impl Columns {
         [&self.0[0], &self.0[1], &self.0[2]].map(at)
     }
 
-    /// Median sum under attack, over that beside the decoy.
-    fn slower(&self) -> f64 {
+    /// Median sum under attack, over that beside the decoy, and the same of the mean.
+    fn slower(&self) -> Slower {
         let [_, decoyed, attacked] = self.quantiles(0.5);
-        attacked / decoyed
+        let mean = |column: &Vec<f64>| column.iter().sum::<f64>() / column.len() as f64;
+        Slower { median: attacked / decoyed, mean: mean(&self.0[2]) / mean(&self.0[1]) }
+    }
+}
+
+/// Sums under attack, over those beside the decoy.
+#[derive(Clone, Copy, Debug)]
+struct Slower {
+    median: f64,
+    mean: f64,
+}
+
+impl Slower {
+    fn is_too_slow(self) -> bool {
+        self.median.max(self.mean) > SLOWER_MAX
     }
 }
 
@@ -270,12 +287,12 @@ fn measure() {
         let (mut failed, mut repeats) = (Vec::new(), 0);
         for (number, (name, _)) in ATTACKS.into_iter().enumerate() {
             let mut slower = row(stage, number, name);
-            if ground.apart.is_some() && slower > SLOWER_MAX && repeats < REPEATS_MAX {
+            if ground.apart.is_some() && slower.is_too_slow() && repeats < REPEATS_MAX {
                 repeats += 1;
                 slower = row(stage, number, &format!("{name}, once more"));
             }
-            if slower > SLOWER_MAX {
-                failed.push(format!("{name}: {slower:.3}"));
+            if slower.is_too_slow() {
+                failed.push(format!("{name}: {:.3}, {:.3}", slower.median, slower.mean));
             }
         }
         failed
@@ -304,7 +321,7 @@ fn describe(ground: &Ground, threads: u32) {
         Some([victims, attackers]) => {
             println!("Victim and daemons on cores {victims}, attackers on {attackers}.");
             println!(
-                "Judged: the median under attack is at most {SLOWER_MAX:.2} of that beside the decoy; \
+                "Judged: median and mean under attack are at most {SLOWER_MAX:.2} of those beside the decoy; \
                  up to {REPEATS_MAX} rows beyond it are measured once more."
             );
         }
@@ -314,13 +331,13 @@ fn describe(ground: &Ground, threads: u32) {
         "Sums of {VALUES} values, {TURNS} turns of {SLICE:?} a column, {LEAD:?} into an attack."
     );
     println!(
-        "| attack | no attack | decoy / none | attacked / none | attacked / decoy | 95th percentile, attacked / decoy | server | switch | counted |"
+        "| attack | no attack | decoy / none | attacked / none | attacked / decoy | mean, attacked / decoy | 95th percentile, attacked / decoy | longest | server | switch | counted |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
 }
 
-/// Measures an attack, prints its row, and returns how much slower it makes the median sum.
-fn row(stage: &mut Stage, number: usize, name: &str) -> f64 {
+/// Measures an attack, prints its row, and returns how much slower it makes sums.
+fn row(stage: &mut Stage, number: usize, name: &str) -> Slower {
     let (before, memory) = (stage.daemons.counts(), stage.daemons.resident_mib());
     let columns = Columns::measure(stage, number);
     let after = stage.daemons.counts();
@@ -333,20 +350,25 @@ fn row(stage: &mut Stage, number: usize, name: &str) -> f64 {
     let [server, switch] = [0, 1].map(|at| format!("{} to {} MiB", memory[at], after[at]));
     let ([none, decoyed, attacked], slower) = (columns.quantiles(0.5), columns.slower());
     let [_, late_decoyed, late_attacked] = columns.quantiles(0.95);
+    let longest = columns.0[2].last().copied().unwrap_or_default();
     println!(
-        "| {name} | {none:.2} ms | {:.2} | {:.2} | {slower:.3} | {:.2} | {server} | {switch} | {counted} |",
+        "| {name} | {none:.2} ms | {:.2} | {:.2} | {:.3} | {:.3} | {:.2} | {longest:.1} ms | {server} | {switch} | {counted} |",
         decoyed / none,
         attacked / none,
+        slower.median,
+        slower.mean,
         late_attacked / late_decoyed,
     );
     slower
 }
 
-/// A flood of forged packets makes sums at most three times as slow, as a coarse bound that holds on two busy cores.
+/// A flood of forged packets makes sums at most three times as slow, and holds none of them up for seconds, as coarse bounds that
+/// hold on two busy cores.
 // spec: E-12 sockets
 #[test]
 fn a_flood_does_not_make_sums_collapse() {
     const COLLAPSED: f64 = 3.0;
+    const STALLED_MS: f64 = 3_000.0;
     const TRIES: usize = 3;
     let ground = Ground { apart: None, ..Ground::of_machine() };
     let number = ATTACKS.iter().position(|(name, _)| *name == FORGED).expect("it is there");
@@ -355,15 +377,18 @@ fn a_flood_does_not_make_sums_collapse() {
         let (decoy, to) = (stage.decoy.targets, stage.daemons.targets);
         // What others do on the machine meanwhile may be in one half of a try.
         let is_bearable = (0..TRIES).any(|_| {
-            let [decoyed, attacked] = [decoy, to].map(|to| {
+            let [(decoyed, _), (attacked, longest)] = [decoy, to].map(|to| {
                 let mut times = stage.sums_beside(Some((number, to)), slice);
                 times.sort_by(f64::total_cmp);
-                times[times.len() / 2]
+                (times[times.len() / 2], times[times.len() - 1])
             });
-            println!("beside the decoy {decoyed:.2} ms, attacked {attacked:.2} ms");
-            attacked <= COLLAPSED * decoyed
+            println!("beside the decoy {decoyed:.2} ms, attacked {attacked:.2} ms, at most {longest:.2} ms");
+            attacked <= COLLAPSED * decoyed && longest <= STALLED_MS
         });
-        assert!(is_bearable, "sums are slower than {COLLAPSED} times in each of {TRIES} tries");
+        assert!(
+            is_bearable,
+            "sums are slower than {COLLAPSED} times or stall in each of {TRIES} tries"
+        );
         let forged = stage.daemons.counts()["switch forged"];
         assert!(forged > 100, "{forged} forged packets came");
     });

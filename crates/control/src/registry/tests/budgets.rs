@@ -1,4 +1,4 @@
-//! How much of a registry one caller may use.
+//! Limits of what one caller may use of a registry.
 // spec: E-12 machine
 
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! What ends a job, and what does not.
+//! Ends of jobs, and what ends none.
 // spec: E-01, E-02, E-03 machine
 
 use super::*;

@@ -46,7 +46,7 @@ struct Thread {
     rounds: Rounds,
     /// `None` until it adopts its first set-up.
     watermark: Option<u64>,
-    /// Whether it has answered a report and not yet got the set-up.
+    /// True if it has answered a report and not yet got the set-up.
     is_paused: bool,
     /// The epoch it has.
     epoch: u32,

@@ -2,7 +2,7 @@
 // spec: E-09 machine
 
 use prost::Message as _;
-use thalweg_core::HEADER_BYTES;
+use thalweg_core::{FRAME_OVERHEAD_BYTES, FULL_FRAME_BYTES};
 
 use super::*;
 use crate::convert;
@@ -138,39 +138,36 @@ fn switches_that_nobody_uses_are_not_probed() {
     assert!(hall.done.is_empty());
 }
 
-/// Bytes that a registry has sent to a node that a rank names and that never answers, by time: at most those of the messages by
-/// which the rank has joined, of 20 headers, and of one header in ten seconds. The rank answers the round, or says nothing at all.
+/// Bytes on links that a registry has sent to nodes that ranks name and that never answer, by time: at most those of the messages
+/// that it has got, times the ranks, and one packet. Ranks answer and say how far they are, or nothing at all.
 // spec: E-13 machine
 #[test]
-fn a_node_that_an_idle_rank_names_gets_a_trickle() {
-    const FIRST: usize = 20 * HEADER_BYTES;
-    const EVERY: Span = Span::from_s(10);
-    for answers in [true, false] {
-        let mut hall = Hall { limits: None, ..Hall::new(1) };
-        let join = Join { switch: Some(SWITCH), ..hall.join(0, "a") };
-        let registration = Registration {
-            name: "train".into(),
-            workers: 1,
-            settings: hall.settings.clone(),
-            resume: None,
-        };
-        let joining = convert::to_registration(&registration).encoded_len()
-            + convert::to_join(&join).encoded_len();
-        hall.attend(join).unwrap();
-        if answers {
-            hall.answer_all(1, None);
+fn nodes_that_ranks_name_get_what_their_messages_pay_for() {
+    const FRAMING_BYTES: usize = 14;
+    for (ranks, talks) in [(1, false), (1, true), (4, false), (4, true)] {
+        let mut hall = Hall { limits: None, ..Hall::new(ranks) };
+        let (began, mut got, mut sent) = (hall.now, 0, 0);
+        for rank in 0..ranks {
+            let switch = Some(NodeId(SWITCH.0 + 8 * rank));
+            let join = Join { switch, ..hall.join(rank, "a") };
+            got += convert::to_join(&join).encoded_len() + FRAMING_BYTES;
+            hall.attend(join).unwrap();
         }
-        let (began, mut sent) = (hall.now, 0);
         while hall.now.since(began) < Span::from_s(600) {
-            hall.now += Span::from_ms(100);
+            hall.now += Span::from_ms(500);
+            for rank in (0..ranks).filter(|_| talks) {
+                let progress = FromRank::Progress(Progress::default());
+                got += convert::write_from_rank(0, &progress).encoded_len() + FRAMING_BYTES;
+                hall.say(rank, progress);
+            }
             hall.registry.tick(hall.now);
             let probes = hall.look().iter().filter(|action| matches!(action, Action::Probe { .. }));
-            sent += probes.count() * HEADER_BYTES;
-            let later = hall.now.since(began).as_ps() / EVERY.as_ps();
-            let most = joining + FIRST + later as usize * HEADER_BYTES;
-            assert!(sent <= most, "{sent} bytes within {:?}", hall.now.since(began));
+            sent += probes.count() * FRAME_OVERHEAD_BYTES as usize;
+            let most = got * ranks as usize + FULL_FRAME_BYTES as usize;
+            assert!(sent <= most, "{sent} bytes out, {got} in, {ranks} ranks");
         }
-        println!("{joining} bytes of joining, {sent} bytes within ten minutes");
-        assert!(sent >= 40 * HEADER_BYTES, "a switch that starts late is found: {sent}");
+        println!("{ranks} ranks, talking: {talks}: {got} bytes in, {sent} out within ten minutes");
+        let is_found = sent >= 50 * FRAME_OVERHEAD_BYTES as usize;
+        assert_eq!(is_found, talks, "a switch that starts late is found: {sent}");
     }
 }
