@@ -8,7 +8,7 @@ use thalweg_core::Rate;
 /// Cores of a machine for each one that a daemon takes: the kernel needs more of them for the packets than the daemon.
 const MACHINE_CORES_PER_CORE: usize = 4;
 
-/// Most cores that are taken without being asked: enough for links of 25 Gbps.
+/// Most cores that are taken without being asked: enough for links of 10 Gbps, and of 25 Gbps with long packets.
 const DEFAULT_MAX: usize = 4;
 
 /// Rate for which a session has one sending thread. A thread carries 5 to 8 Gbps in packets of 1,500 bytes; the rest is
