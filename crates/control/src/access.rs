@@ -34,7 +34,7 @@ pub struct Access {
     pub endpoint: String,
     /// The token, if it wants one.
     pub token: Option<String>,
-    /// The certificate of whoever signed the service's: then the connection is encrypted.
+    /// The certificate of the authority that signed the service's: then the connection is encrypted.
     pub tls_ca: Option<PathBuf>,
 }
 
@@ -50,7 +50,7 @@ pub enum AccessError {
     /// A token that no header can carry.
     #[error("the token has characters that no header carries: use printable ASCII")]
     Token,
-    /// A file that cannot be read.
+    /// An unreadable file.
     #[error("{path:?} cannot be read: {reason}")]
     File {
         /// The file.
@@ -58,7 +58,7 @@ pub enum AccessError {
         /// Why not.
         reason: std::io::Error,
     },
-    /// A certificate that is none.
+    /// An invalid certificate.
     #[error("{path:?} is no certificate: {reason}")]
     Certificate {
         /// The file.

@@ -100,14 +100,14 @@ pub enum ControlEvent {
     Report {
         /// The round.
         round: u32,
-        /// Its seat.
+        /// The leader's index among the leaders.
         seat: u32,
     },
     /// A leader adopts a set-up: once, and only the outcome of the latest round that it answered in.
     Adopt {
         /// The set-up.
         setup: Arc<Setup>,
-        /// Its seat: the rank in the set-up's trees.
+        /// The leader's index among the leaders: the rank in the set-up's trees.
         seat: u32,
         /// The key of the set-up's epoch.
         key: Key,
@@ -153,7 +153,7 @@ pub(crate) type Watermarks = BTreeMap<u32, u64>;
 ///
 /// Events come from a thread of its own, in order, each with the tree that it is about, which is the first one where it is
 /// about the job; the function that takes them must not block. The
-/// connection is looked for again whenever it breaks. Whoever drops it without
+/// connection is looked for again whenever it breaks. A rank that drops it without
 /// [`leave`](Attendance::leave) is missed by the others, as if the process had died.
 #[derive(Debug)]
 pub struct Attendance {

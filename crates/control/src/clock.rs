@@ -3,7 +3,7 @@
 use thalweg_core::{Span, Time};
 use tokio::time::Instant;
 
-/// Time that a clock shows when it starts: a day, so that what began before it can be told apart.
+/// Time that a clock shows when it starts: a day, so that earlier times do not all become zero.
 const START: Time = Time::from_ps(24 * 3_600 * 1_000_000_000_000);
 
 /// Counts from the moment it is made. Never goes back.

@@ -38,7 +38,7 @@ pub const OTHERS_MAX: usize = 64;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FromJob {
-    /// Who it is. Always the first line.
+    /// Identifies the job. Always the first line.
     Join {
         /// The version of the protocol.
         version: u32,
@@ -96,7 +96,7 @@ pub struct Announced {
     pub flow: u32,
     /// The host.
     pub to: Ipv4Addr,
-    /// What it sends there in an iteration. Without it that is guessed from the one before.
+    /// Bytes that it sends there in an iteration. Without it the volume is guessed from the iteration before.
     #[serde(default)]
     pub volume: Option<u64>,
     /// True if reports count all that was handed over. Otherwise a part of it cannot be seen, as where only a socket can
@@ -106,7 +106,7 @@ pub struct Announced {
     /// Dependence on other flows.
     #[serde(default)]
     pub relation: Dependence,
-    /// Those others: from which host to which.
+    /// The flows that it depends on: from which host to which.
     #[serde(default)]
     pub others: Vec<(Ipv4Addr, Ipv4Addr)>,
 }
@@ -148,7 +148,7 @@ pub enum ToJob {
         version: u32,
         /// Length of a slot.
         slot_us: u64,
-        /// The rate of flows that nothing was said of.
+        /// The rate of flows for which no rate was sent.
         idle_bps: u64,
         /// True if the job is ordered classes: then rates and bytes hold nothing back.
         #[serde(default, skip_serializing_if = "is_false")]
@@ -186,11 +186,11 @@ pub enum ToJob {
         /// Bytes that it may send before it waits; without it there is no end.
         #[serde(default)]
         bytes: Option<u64>,
-        /// For how long that holds. After it the flow is as one of which nothing was said.
+        /// Time for which that holds. After it the flow is as one for which no rate was sent.
         #[serde(default)]
         within_us: Option<u64>,
     },
-    /// What the job said was wrong. The agent hangs up.
+    /// The job sent something wrong. The agent hangs up.
     Refused {
         /// Why.
         reason: String,
@@ -349,7 +349,7 @@ impl Drop for AgentLink {
         // It fails where the other side has hung up, which is as good.
         let _ = self.stream.shutdown(Shutdown::Both);
         if let Some(listener) = self.listener.take() {
-            // It has told on its way out if it panicked.
+            // A panic of the thread was printed when it happened.
             let _ = listener.join();
         }
     }

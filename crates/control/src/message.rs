@@ -67,7 +67,7 @@ pub enum FromRank {
     Answer {
         /// The round of the report.
         round: u32,
-        /// The seat of the report.
+        /// The leader's index, as in the report.
         seat: u32,
         /// All fragments below are complete there; `None` if its memory is lost.
         watermark: Option<u64>,
@@ -165,7 +165,7 @@ impl Join {
 /// Knowledge of a process about a tree of a job, for a registrar that forgot it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Resume {
-    /// The latest round that it has heard of; 0 for none.
+    /// The latest round that it knows; 0 for none.
     pub round: u32,
     /// All fragments below are complete there; `None` if it remembers nothing.
     pub watermark: Option<u64>,
@@ -242,12 +242,12 @@ pub enum ToRank {
     Report {
         /// The round.
         round: u32,
-        /// Its seat.
+        /// The leader's index among the leaders.
         seat: u32,
     },
     /// A leader adopts a set-up.
     Adopt {
-        /// Its seat.
+        /// The leader's index among the leaders.
         seat: u32,
         /// The key of the set-up's epoch.
         key: Key,
@@ -323,8 +323,8 @@ pub struct Place {
     pub node: NodeId,
     /// Addresses of its further sending threads: one for each tree of the job after the first.
     pub more_nodes: Vec<NodeId>,
-    /// Its host. Hosts are numbered in the order of their lowest ranks, their *leaders*; the number is
-    /// also the leader's seat.
+    /// Number of its host. Hosts are numbered in the order of their lowest ranks, their *leaders*; the number is
+    /// also the leader's index among the leaders.
     pub host: u32,
 }
 
@@ -407,7 +407,7 @@ impl Welcome {
         self.lane_keys.len() as u32
     }
 
-    /// Returns whether a rank leads its host: it holds the host's seat in the aggregation.
+    /// Returns whether a rank leads its host: it stands for the host in the aggregation.
     pub fn is_leader(&self, rank: u32) -> bool {
         let host_of = |rank: u32| self.roster.get(rank as usize).map(|place| place.host);
         host_of(rank).is_some() && (0..rank).all(|lower| host_of(lower) != host_of(rank))

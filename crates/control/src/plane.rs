@@ -11,7 +11,7 @@ use thalweg_core::{JobId, NodeId};
 ///
 /// Called from the service's thread, which serves all jobs meanwhile: hand things over, do not wait.
 pub trait DataPlane: Send + Sync {
-    /// The server takes on a job, or a new epoch of one. Its leaders are told afterwards.
+    /// The server takes on a job, or a new epoch of one. The set-up is sent to the leaders afterwards.
     fn adopt(&self, setup: Arc<Setup>);
 
     /// The server forgets a job.
@@ -42,7 +42,7 @@ pub struct Counters {
     pub jobs: BTreeMap<JobId, Vec<(&'static str, u64)>>,
 }
 
-/// Takes the answer. Dropping it means that there is none.
+/// Takes the answer. Dropping it means that there is no answer.
 pub type MissingAnswer = Box<dyn FnOnce(Missing) + Send>;
 
 /// Knowledge of a server about a fragment.

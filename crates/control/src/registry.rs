@@ -10,8 +10,8 @@
 //! ranks, their processes and streams, what it is allowed, the operations of its ranks, and its end.
 //!
 //! **A job's life.** It is registered under a name, and gathers its ranks. When all are there they are
-//! welcomed, and the leaders are set up. When all have left it is forgotten. When it fails, everybody
-//! is told the same, and the name is free at once; who comes late is told too.
+//! welcomed, and the leaders are set up. When all have left it is forgotten. When it fails, all ranks
+//! are sent the same failure, and the name is free at once; a rank that comes late is sent it as well.
 //!
 //! **A rank that loses its connection** has `failure_after` to come back, counted from the last moment at which its
 //! kernel was there; then it is dead, and the job fails. The same process finds everything as it was. Another process
@@ -138,7 +138,7 @@ pub struct Registration {
     pub workers: u32,
     /// Settings that they agree on.
     pub settings: Settings,
-    /// From whoever has been welcomed to it before.
+    /// The ticket of a rank that has been welcomed to it before.
     pub resume: Option<Ticket>,
 }
 
@@ -154,7 +154,7 @@ pub enum Action {
         /// This.
         message: ToRank,
     },
-    /// End a stream, after what was told on it.
+    /// End a stream, after the messages that were sent on it.
     Close {
         /// This one.
         link: LinkId,
@@ -721,7 +721,7 @@ impl Registry {
         }
     }
 
-    /// Tells everybody why the job stalls, if that is news.
+    /// Sends all ranks the reason why the job stalls, if it is new or has to be repeated.
     // spec: T-07
     fn diagnose(&mut self, now: Time, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id).filter(|job| job.stalls.is_explained()) else {

@@ -130,10 +130,10 @@ pub enum ServiceError {
     /// A token that no header can carry.
     #[error("the token has characters that no header carries: use printable ASCII")]
     Token,
-    /// A token that is none.
+    /// An empty token.
     #[error("the token is empty: give at least one character, or no token")]
     EmptyToken,
-    /// A file that cannot be read.
+    /// An unreadable file.
     #[error("{path:?} cannot be read: {reason}")]
     File {
         /// The file.
@@ -141,10 +141,10 @@ pub enum ServiceError {
         /// Why not.
         reason: io::Error,
     },
-    /// Certificate or key is none.
+    /// An invalid certificate or key.
     #[error("certificate and key cannot be used: {0}")]
     Tls(String),
-    /// The address is taken, or not ours.
+    /// The address is taken, or not one of this host.
     #[error("cannot listen on {bind}: {reason}")]
     Bind {
         /// The address.
@@ -301,7 +301,7 @@ impl Drop for Service {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It has told on its way out if it panicked.
+            // A panic of the thread was printed when it happened.
             let _ = thread.join();
         }
     }

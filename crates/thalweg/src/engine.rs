@@ -55,7 +55,7 @@ const HASTY_LINGER: Span = Span::from_ms(300);
 /// The control channel: there as soon as it has begun, gone when the rank has left.
 pub(crate) type Control = Arc<Mutex<Option<Attendance>>>;
 
-/// The control channel. Whoever panicked while it held it did not change it.
+/// The control channel. A thread that panicked while it held it did not change it.
 pub(crate) fn lock(control: &Control) -> std::sync::MutexGuard<'_, Option<Attendance>> {
     control.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -258,7 +258,7 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// Hands over a command. Whoever is gone drops it, and so says that the session is over.
+    /// Hands over a command. If the engine is gone the command is dropped, and its reply reports that the session is over.
     pub fn send(&self, command: Command) {
         if std::process::id() == self.pid && self.commands.send(command).is_ok() {
             self.waker.wake();

@@ -66,18 +66,18 @@ pub struct Handle<T> {
 /// Makes a result of what an operation ends with.
 type Finish<T> = Box<dyn FnOnce(Done) -> Result<T, Error> + Send>;
 
-/// What an operation ends with, before it is what its caller expects.
+/// Outcome of an operation, before it is what its caller expects.
 pub(crate) type Done = Box<dyn std::any::Any + Send>;
 
 /// Called when an operation has ended.
 type Watcher = Box<dyn FnOnce() + Send>;
 
-/// Where an end comes from: keep it as long as there may be one.
+/// Source of an operation's end: keep it as long as there may be one.
 pub(crate) struct Reply {
     shared: Option<Arc<Shared>>,
 }
 
-/// Those who want to know when an operation has ended.
+/// Functions and the task that are called when an operation has ended.
 #[derive(Default)]
 struct Watchers {
     calls: Vec<Watcher>,
@@ -86,7 +86,7 @@ struct Watchers {
 }
 
 struct Shared {
-    /// Those who want to know when it has ended.
+    /// Called when it has ended.
     watchers: Mutex<Watchers>,
     end: Mutex<Option<Result<Done, Error>>>,
     is_there: Condvar,
@@ -338,7 +338,7 @@ impl Reply {
 }
 
 impl Drop for Reply {
-    /// Who drops it will never answer.
+    /// Ends the operation as closed if it has no end yet, since none will come.
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
             shared.end(Err(Error::closed()));

@@ -3,7 +3,7 @@
 //! A [`Session`] is one rank's part in a job: it joins through the control channel of a
 //! [server](daemon::ServerDaemon), and then every rank calls the same collectives in the same order.
 //! Sums of `f32`, `f16` and `bf16` go through aggregation, by the [switch](daemon::SwitchDaemon) of
-//! the rack where there is one; everything else goes over reliable flows straight between the ranks;
+//! the rack where there is one; everything else goes over reliable flows directly between the ranks;
 //! ranks of one host combine through shared memory first.
 //!
 //! ```

@@ -44,7 +44,7 @@ pub enum Pacing {
     },
 }
 
-/// How often the agent is told how far the session is.
+/// Time between two reports to the agent of how far the session is.
 const REPORT_EVERY: Duration = Duration::from_millis(3);
 
 /// A session that obeys the agent of its host, with all its sending threads. Lets go when dropped.

@@ -257,7 +257,7 @@ impl Reduce {
 }
 
 impl Numeric {
-    /// What bodies hold, if there is such a scale.
+    /// Values that bodies hold; `None` if the scale is invalid.
     pub(crate) fn bodies(self) -> Option<Bodies> {
         Some(match self {
             Numeric::Auto | Numeric::Float => Bodies::Float,

@@ -20,7 +20,7 @@ use crate::channels::{PIECE_BYTES, PIECE_HEADER_BYTES};
 use crate::daemon::MemoryBudget;
 use crate::window::Window;
 
-/// Hosts sleep between packets, and round trips take milliseconds: what is said twice within this time
+/// Hosts sleep between packets, and round trips take milliseconds: what is sent twice within this time
 /// has crossed its answer.
 const ASK_GAP: Span = Span::from_ms(2);
 
@@ -76,7 +76,7 @@ const QUEUE_BYTES: u64 = 250_000;
 // spec: M-21
 const PATH_BATCH_PACKETS: u32 = 16;
 
-/// Number of layers of a model that are told apart.
+/// Number of layers of a model that are distinguished.
 pub(crate) const LAYERS: u16 = 256;
 
 /// A worker of in-network aggregation. It reports importance in bounded sums: servers leave out contributions that are not

@@ -29,7 +29,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Longest time of one try.
 const TRY_WITHIN: Span = Span::from_s(5);
 
-/// The service is told at least this often that the rank lives.
+/// Time between two messages that show the service that the rank lives.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// Time between two events that say that the service is out of reach.
@@ -204,7 +204,7 @@ impl Call {
         }
     }
 
-    /// Keeps what has to be said later. Whether there is nobody left who would say it.
+    /// Keeps what has to be sent later. Returns true if the sender of commands is gone.
     fn keep(&mut self, command: Option<(u32, FromRank)>) -> bool {
         let Some((tree, message)) = command else { return true };
         match message {
@@ -333,7 +333,7 @@ impl Call {
         None
     }
 
-    /// Says what was kept while nobody heard it.
+    /// Sends what was kept while there was no connection.
     fn catch_up(&mut self, line: &Line) -> Option<End> {
         let failing = self.failing.as_ref().map(|failing| line.say(0, failing));
         let leaving = self.leaving.map(|(operations, _)| FromRank::Leave { operations });

@@ -1,4 +1,4 @@
-//! Set-ups on the wire: the ways of all members. Whoever receives them builds the trees again.
+//! Set-ups on the wire: the paths of all members, from which the receiver builds the trees again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

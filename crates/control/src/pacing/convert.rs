@@ -41,7 +41,7 @@ pub enum Malformed {
         /// Number of slots that are planned ahead here.
         own_horizon: usize,
     },
-    /// Answers that cannot be told apart.
+    /// A number of answers that differs from that of the questions.
     #[error("{given} answers for {asked} questions")]
     Answers {
         /// Number of answers.
@@ -49,12 +49,12 @@ pub enum Malformed {
         /// Number of answers that there should be.
         asked: usize,
     },
-    /// A rank that is none.
+    /// A rank out of range.
     #[error("a rank of {0}: give 0 to {max}", max = Rank::LAST.0)]
     Rank(u32),
 }
 
-/// Whoever has none comes last.
+/// Reads a rank. Without one it is the last.
 fn to_rank(given: Option<u32>) -> Result<Rank, Malformed> {
     let Some(given) = given else { return Ok(Rank::LAST) };
     u8::try_from(given).map(Rank).map_err(|_| Malformed::Rank(given))

@@ -1,4 +1,4 @@
-//! What a board says to messages as they travel. Whoever serves them has read them, and knows the slot.
+//! Answers of a board to messages as they travel. The caller has read the messages, and knows the slot.
 
 use thalweg_pace::board::Wrong;
 use thalweg_pace::{Board, Slot};

@@ -15,7 +15,7 @@ use crate::access::{Access, AccessError};
 /// Messages that may wait to be sent. A switch that is slower than that hears nothing of some slots.
 const QUEUE_MESSAGES: usize = 8;
 
-/// Time for which a switch that cannot be reached is left alone.
+/// Time after which an unreachable switch is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Message of a switch.
@@ -25,7 +25,7 @@ pub enum FromSwitch {
     Found,
     /// It cannot be reached any more; the reason.
     Lost(String),
-    /// It does not take what was said; the reason.
+    /// It refuses a request; the reason.
     Refused(String),
     /// Answers of its links to flows, in the order of the questions.
     Answers {
@@ -38,7 +38,7 @@ pub enum FromSwitch {
     },
     /// Outcome of plans.
     Verdicts {
-        /// What was said.
+        /// The update that was sent.
         update: Update,
         /// The verdicts, in the order of the plans.
         verdicts: Vec<Verdict>,
@@ -90,7 +90,7 @@ impl SwitchLink {
         settings: Settings,
         hear: impl Fn(FromSwitch) + Send + 'static,
     ) -> Result<SwitchLink, AccessError> {
-        // What cannot work is told at once.
+        // An invalid address, token or certificate is reported at once.
         check(&access)?;
         let access = SharedAccess(Arc::new(Mutex::new(access)));
         let used = access.clone();
@@ -136,7 +136,7 @@ impl Drop for SwitchLink {
     fn drop(&mut self) {
         self.requests.take();
         if let Some(thread) = self.thread.take() {
-            // It has told on its way out if it panicked.
+            // A panic of the thread was printed when it happened.
             let _ = thread.join();
         }
     }
@@ -185,7 +185,7 @@ async fn serve(
 }
 
 /// Asks and tells until something fails, or nobody asks any more. A switch counts as found with its
-/// first answer: whoever listens there may still refuse everything.
+/// first answer: a program that only listens there may still refuse everything.
 async fn converse(
     caller: &mut Caller,
     inbox: &mut Receiver<Asked>,

@@ -100,7 +100,7 @@ impl Drop for PacingService {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(thread) = self.thread.take() {
-            // It has told on its way out if it panicked.
+            // A panic of the thread was printed when it happened.
             let _ = thread.join();
         }
     }

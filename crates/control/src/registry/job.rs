@@ -49,7 +49,7 @@ pub(super) struct Job {
     pub(super) counted: Amount,
     /// Facts about all ranks, until one of them changes.
     facts: OnceCell<Facts>,
-    /// The leader of every host, by seat. Empty until the job is gathered.
+    /// The leader of every host, by host number. Empty until the job is gathered.
     pub(super) hosts: Vec<u32>,
     /// `None` until all ranks are there, and again when one is another process, until all are.
     pub(super) welcome: Option<Arc<Welcome>>,
@@ -60,7 +60,7 @@ pub(super) struct Job {
     pub(super) trees: Vec<Plan>,
     /// The last reason for which a process that named the job was refused.
     pub(super) refusal: Option<String>,
-    /// When those who wait were last told for whom.
+    /// When the ranks that wait were last sent the missing ones.
     waiting_told: Time,
     /// When the last one was gone. Means something only while nobody is there.
     deserted: Time,
@@ -423,7 +423,7 @@ impl Job {
         Some(Past { round, roster, watermark, fragment_values, span_fragments, widens_halves })
     }
 
-    /// The seat of a leader.
+    /// The host number of a leader.
     pub(super) fn seat_of(&self, rank: u32) -> Option<u32> {
         self.hosts.binary_search(&rank).ok().map(|seat| seat as u32)
     }

@@ -15,7 +15,7 @@ use thalweg_core::text::is_harmful;
 /// Why a request was refused. It changed nothing.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum Refusal {
-    /// A name that cannot be one.
+    /// An invalid name.
     #[error(
         "{what} is empty, longer than {NAME_BYTES_MAX} bytes, or has control or invisible characters"
     )]
@@ -141,7 +141,7 @@ pub enum Refusal {
     SameNode {
         /// The place.
         address: SocketAddrV4,
-        /// Who is there.
+        /// The rank that is there.
         rank: u32,
     },
     /// A rank in the server's place.

@@ -12,7 +12,7 @@ use super::{Action, Registry, explain};
 use crate::message::{JobTree, ToRank};
 
 impl Registry {
-    /// Makes the aggregation among the leaders in all trees, or says why there is none.
+    /// Makes the aggregation among the leaders in all trees, or says why it is impossible.
     // spec: F-03, F-04
     pub(super) fn begin(&mut self, id: JobId) -> Result<(), String> {
         let Some(job) = self.jobs.get(&id) else { return Ok(()) };

@@ -43,9 +43,9 @@ pub(super) struct Stalls {
     is_new: bool,
     /// The fragment that the server was last asked for, and when.
     asked: Option<(Fragment, Time)>,
-    /// What it said of which fragment.
+    /// The answer of the server, and the fragment that it is about.
     answer: Option<(Fragment, Missing)>,
-    /// Whom and what the last diagnosis named, and when it is repeated.
+    /// Ranks and fragment that the last diagnosis named, and when it is repeated.
     told: Option<(Vec<u32>, Option<u64>, Reminder)>,
     /// When the last diagnosis was sent, and the number that may be sent. They outlive the stalls.
     sent_at: Option<Time>,
@@ -64,7 +64,7 @@ pub(super) struct Fragment {
 pub(super) struct Ongoing {
     pub(super) stall: Stall,
     pub(super) began: Time,
-    /// When the rank last said so.
+    /// When the rank last reported it.
     heard: Time,
 }
 
@@ -217,7 +217,7 @@ impl Stalls {
         self.answer.as_ref().filter(|(asked, _)| *asked == fragment).map(|(_, missing)| missing)
     }
 
-    /// Whether the server was heard, where it has to be.
+    /// Returns whether a stall explains the others, with the server's answer if it is about a fragment.
     pub(super) fn is_explained(&self) -> bool {
         let is_answered = |fragment| self.answer_for(fragment).is_some();
         self.first().is_some() && self.first_fragment().is_none_or(is_answered)
@@ -244,7 +244,7 @@ impl Stalls {
         all
     }
 
-    /// Whoever these wait for that waits for no rank itself; these, if they wait in a circle.
+    /// The ranks that these wait for and that wait for no rank themselves; these, if they wait in a circle.
     pub(super) fn roots(&self, ranks: Vec<u32>) -> Vec<u32> {
         let (mut seen, mut roots) = (Vec::new(), BTreeSet::new());
         let mut open = ranks.clone();

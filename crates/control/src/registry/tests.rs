@@ -284,7 +284,7 @@ impl Hall {
         self.registry.registrar.setup(self.job).unwrap()
     }
 
-    /// The one failure that a rank was told.
+    /// The one failure that was sent to a rank.
     fn failure(&self, rank: u32) -> Failure {
         let failed = |message: ToRank| match message {
             ToRank::Failed(failure) => Some((*failure).clone()),

@@ -1,4 +1,4 @@
-//! Conversations with a board, drawn: agents that number wrongly, slots that are over, volumes that cannot be.
+//! Conversations with a board, drawn: agents that number wrongly, slots that are over, invalid volumes.
 
 use thalweg_control::v1;
 use thalweg_control::v1::fetch_feedback_request::Question;

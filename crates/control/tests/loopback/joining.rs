@@ -57,7 +57,7 @@ fn four_ranks_on_two_hosts_are_set_up_and_leave() {
     assert_eq!((switch.address.as_str(), switch.aggregators), ("127.0.0.1:4808", 96));
     assert_eq!((switch.fragment_values, switch.formats), (40, 0b11));
     assert_eq!(topology.jobs[0].ranks[3].address, "127.0.0.1:5024");
-    // What was said comes as fast as it can, not at once.
+    // Reports of ranks arrive as fast as they can, not at once.
     let statistics = loop {
         let statistics = inquiry::statistics(&access, Some(job)).unwrap();
         if statistics.jobs[0].ranks[1].fragment == 70 {

@@ -1,4 +1,4 @@
-//! A service with a data plane that remembers what it was told, and ranks that can be watched.
+//! A service with a data plane that remembers its calls, and ranks that can be watched.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{self, Receiver};

@@ -97,7 +97,7 @@ impl<M> Pilot<M> {
 
 impl<M> Drop for Pilot<M> {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // No caller is left to take the outcome.
         let _ = self.end();
     }
 }

@@ -176,7 +176,7 @@ impl Engine {
         None
     }
 
-    /// A transport has stopped here because of another rank. What everybody is told ends the call too,
+    /// A transport has stopped here because of another rank. The failure that all ranks get ends the call too,
     /// so that all fail alike.
     fn fail_with_all(&mut self, fault: Fault, reply: Reply) {
         self.spread(fault);

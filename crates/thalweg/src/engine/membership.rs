@@ -35,11 +35,11 @@ const DELIVERY_LANE: usize = 6;
 /// Lanes are set up once.
 const LANE_EPOCH: u32 = 1;
 
-/// What a rank is told when everybody is there.
+/// The job as a rank finds it when all ranks are there.
 #[derive(Clone, Debug)]
 pub(crate) struct Joined {
     pub welcome: Arc<Welcome>,
-    /// By seat, the ways of gradients to the server. Empty at ranks that do not sum.
+    /// By host number, the paths of gradients to the server. Empty at ranks that do not sum.
     pub paths: Vec<Path>,
     /// Fragments that a worker can be ahead of the slowest.
     pub span_fragments: u16,
@@ -94,13 +94,13 @@ impl Membership {
         [LOSSY_RING_LANE, LOSSY_SERVER_LANE].map(|at| lane(self.job, at))
     }
 
-    /// The lanes of sums that go straight between hosts.
+    /// The lanes of sums that go directly between hosts.
     pub fn direct_lanes(&self) -> [JobId; 4] {
         let lanes = [RING_LANE, SERVER_LANE, LOSSY_RING_LANE, LOSSY_SERVER_LANE];
         lanes.map(|at| lane(self.job, at))
     }
 
-    /// The rank that leads the host of a seat.
+    /// The rank that leads a host.
     pub fn leader(&self, seat: u32) -> Option<u32> {
         let host = |place: &Place| place.host == seat;
         self.welcome.roster.iter().position(host).map(|rank| rank as u32)
@@ -330,7 +330,7 @@ impl Engine {
         }
     }
 
-    /// What the registrar would have to know if it forgot the job.
+    /// Keeps what the registrar would have to know if it forgot the job.
     pub(super) fn remember(&mut self) {
         let Some(membership) = &self.membership else { return };
         if !membership.is_leader {
@@ -430,7 +430,7 @@ fn participants(
     Ok(all)
 }
 
-/// The nodes of the leaders in a tree by seat, and the seat of one of them.
+/// The nodes of the leaders in a tree by host number, and the host number of one of them.
 fn leaders(welcome: &Welcome, identity: Identity) -> (Vec<NodeId>, u32) {
     let Identity { rank, thread: tree, .. } = identity;
     let is_leader = |rank: &u32| welcome.is_leader(*rank);

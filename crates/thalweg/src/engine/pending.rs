@@ -22,7 +22,7 @@ pub(super) struct Pending {
     transfers: BTreeMap<Transfer, (Peer, Reply)>,
     /// Deliveries, by the side of this rank and their name.
     deliveries: BTreeMap<(Side, Name), (Peer, Reply)>,
-    /// What can only fail, once everybody knows why.
+    /// Replies that can only fail, once all ranks know why.
     doomed: Vec<Reply>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Peer {
 pub(super) enum Fault {
     /// This rank has noticed it.
     Own(Failure),
-    /// Sums stopped at this rank, or at the leader of another host, by seat.
+    /// Sums stopped at this rank, or at the leader of another host, by host number.
     Sums(thalweg_collective::Failure),
     /// Another rank has noticed it, and knows more.
     Hearsay(Hearsay),

@@ -21,7 +21,7 @@ const HEARSAY_AFTER: Span = Span::from_s(2);
 /// Time beyond the deadline of joining after which a rank fails by itself, should the registrar not have failed the job.
 const JOIN_MARGIN: Span = Span::from_s(1);
 
-/// When things were last said.
+/// When things were last reported.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     beat_at: Time,
@@ -95,7 +95,7 @@ impl Engine {
         let stall = stall.or_else(|| self.stalled_flow()).or_else(|| self.stalled_call());
         let in_memory = self.stalled_in_memory(now);
         let stall = stall.or(in_memory);
-        // Also when nothing is awaited: whoever thinks that this rank stalls learns that it does not.
+        // Also when nothing is awaited: a rank that thinks that this one stalls learns that it does not.
         self.compare_at_beat(now);
         let operation = self.first_open();
         self.say(FromRank::Progress(Progress {

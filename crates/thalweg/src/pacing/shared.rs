@@ -15,7 +15,7 @@ use thalweg_wire::peek;
 
 use super::relations::Declared;
 
-/// What a late wake-up missed, up to this time, is made up for.
+/// Most time that a late wake-up makes up for.
 const LAG: Span = Span::from_ms(20);
 
 /// Nothing moves for this long: what was handed over and has not left will not leave.

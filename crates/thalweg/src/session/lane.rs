@@ -240,7 +240,7 @@ impl Lanes {
         }
         for lane in &mut self.lanes {
             if let Some(engine) = lane.engine.take() {
-                // What it died of, its commands were told.
+                // If it died, the replies of its commands have reported that.
                 let _ = engine.join();
             }
         }

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::memory::ByteMemory;
 
-/// What holds it meanwhile.
+/// Holder of the memory while it is lent.
 struct Loan<B>(B);
 
 const ALIGNED: &str = "memory stays where it was when it was lent";

@@ -18,7 +18,7 @@ pub struct Reduced<T> {
     pub coverage: Coverage,
 }
 
-/// The ranks of every host, by seat.
+/// The ranks of every host, by host number.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts(Vec<Vec<u32>>);
 

@@ -144,7 +144,7 @@ impl Drop for TeamThread {
     fn drop(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
-            // What it died of, its work was told.
+            // If it died, the replies of its work have reported that.
             let _ = thread.join();
         }
     }

@@ -13,7 +13,7 @@ use thalweg_wire::tag::Secret;
 /// Secret that all daemons of a test share.
 pub const SECRET: Secret = Secret([5; 16]);
 
-/// What ranks of a lab have to say.
+/// Token of the ranks of a lab.
 pub const TOKEN: &str = "ranks of this test";
 
 /// Jobs of one test program have different names.
@@ -169,7 +169,7 @@ impl Cluster {
         std::iter::once(&self.switch).chain(&self.further)
     }
 
-    /// How a rank joins.
+    /// Configuration of a rank that joins.
     pub fn seat(&self, job: &str, rank: u32, ranks: u32) -> SessionConfig {
         let switch = match self.racks.of_rank(rank, ranks) {
             0 => self.entry,

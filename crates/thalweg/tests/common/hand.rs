@@ -29,7 +29,7 @@ pub fn node(rank: u32) -> NodeId {
     NodeId(1 + rank)
 }
 
-/// What the workers of a job agree on: all of them below one switch.
+/// Set-up that the workers of a job agree on: all of them below one switch.
 pub fn setup(job: JobId, nodes: &[NodeId], numeric: Numeric, fragment_values: u16) -> Arc<Setup> {
     let member = |node: &NodeId| Member { node: *node, path: vec![SWITCH] };
     let members: Vec<Member> = nodes.iter().map(member).collect();
@@ -75,7 +75,7 @@ impl From<OwnedPacket> for Owned {
     }
 }
 
-/// What happens to packets between machines, each with its probability.
+/// Faults that happen to packets between machines, each with its probability.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub loss: f64,
@@ -83,7 +83,7 @@ pub struct Faults {
     pub overtaking: f64,
 }
 
-/// The machines of one rack, and what is on the way between them.
+/// The machines of one rack, and the packets in flight between them.
 pub struct Table {
     pub now: Time,
     pub switch: Switch,
@@ -138,7 +138,7 @@ impl Table {
         next != Time::NEVER
     }
 
-    /// Hands a packet to whom it is for, whoever sent it.
+    /// Hands a packet to the machine that it is for, whichever machine sent it.
     pub fn deliver(&mut self, mut packet: Owned) {
         let dst = packet.meta.dst;
         let lent = Packet {
@@ -169,12 +169,12 @@ impl Table {
         self.collect();
     }
 
-    /// What is next on the way, for whoever listens.
+    /// The packet in flight that arrives next, for a test that listens.
     pub fn on_the_way(&self) -> Option<&Owned> {
         self.wire.front()
     }
 
-    /// How much is on the way.
+    /// Number of packets in flight.
     pub fn queued(&self) -> usize {
         self.wire.len()
     }

@@ -23,7 +23,7 @@ use crate::job::{Job, Trouble};
 const JOB: JobId = JobId(8);
 const SECRET: Secret = Secret([9; 16]);
 
-/// What a session makes of this setting.
+/// Bodies that a session uses for this setting.
 pub fn bodies_of(numeric: Numeric) -> Bodies {
     match numeric {
         Numeric::Auto | Numeric::Float => Bodies::Float,

@@ -1,4 +1,4 @@
-//! What is to be summed, and what the sums have to be.
+//! Values to sum, and the sums that have to result.
 
 use thalweg::Numeric;
 use thalweg_aggregate::Recovery;
@@ -31,7 +31,7 @@ struct Rounding {
     least: f64,
 }
 
-/// What happens while the job runs.
+/// Disturbance while the job runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trouble {
     Nothing,
@@ -158,7 +158,7 @@ impl Job {
         }
     }
 
-    /// What rounding a contribution to fixed point may cost, with the least scale.
+    /// Error that rounding a contribution to fixed point may cost, with the least scale.
     fn step(&self) -> f64 {
         match self.numeric {
             Numeric::Auto | Numeric::Float => 0.0,

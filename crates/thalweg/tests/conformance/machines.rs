@@ -10,7 +10,7 @@ use crate::fabric::{bodies_of, wide_values};
 use crate::hand::{Faults, Table, node, setup};
 use crate::job::{Job, Trouble};
 
-/// No job takes so many steps.
+/// More steps than any job takes.
 const STEPS_MAX: u64 = 10_000_000;
 
 pub fn run(job: &Job) -> Option<Vec<Vec<Vec<f32>>>> {

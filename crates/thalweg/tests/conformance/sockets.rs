@@ -79,7 +79,7 @@ fn check_levels(job: &Job, switches: &[switch::Stats]) {
     assert!(first.taken + first.added >= children as u64 * first.completed, "{switches:?}");
 }
 
-/// Losses were repaired in the way that was asked for.
+/// Losses were repaired by the kind of recovery that was asked for.
 // spec: sockets
 fn check_recovery(job: &Job, switches: &[switch::Stats], workers: &[worker::Stats]) {
     let (flushed, discarded) = switches.iter().fold((0, 0), |(flushed, discarded), switch| {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::deaths::{self, Death, Moment};
 use crate::stage::{KNOWN, LIMIT, Stage, expect, say};
 
-/// How long nobody is in the place of a daemon that is started again.
+/// Time between the end of a daemon and its restart.
 const AWAY: Duration = Duration::from_millis(300);
 
 // spec: T-10 sockets

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use thalweg_lab::Place;
 
-/// What a child is told to be.
+/// Environment variable that names the role of a child.
 pub const ROLE: &str = "THALWEG_FAILURES_ROLE";
 
-/// What lines begin with that are for the parent.
+/// First character of lines that are for the parent.
 pub const MARK: char = '@';
 
 /// A child that obeys lines on its standard input. It ends with the test, whatever happens.

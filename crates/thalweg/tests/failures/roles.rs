@@ -1,4 +1,4 @@
-//! What a child does: be a switch, a server or a rank, and obey lines on its standard input.
+//! Roles of a child: it is a switch, a server or a rank, and obeys lines on its standard input.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::interrupts;
 use crate::process::{MARK, ROLE};
 use crate::stage::{NO_SWITCH, TOKEN};
 
-/// What all daemons of a test share.
+/// Secret that all daemons of a test share.
 const SECRET: Secret = Secret([5; 16]);
 
 #[test]
@@ -152,7 +152,7 @@ fn tell_error(error: &Error) {
     tell(format_args!("error {:?} {error}", error.ranks()));
 }
 
-/// What a rank contributes: small integers, whose sums are exact.
+/// Value that a rank contributes: a small integer, so that sums are exact.
 fn value(rank: u32, operation: u64, at: usize) -> f32 {
     ((at as u64 * 7 + u64::from(rank) * 13 + operation * 31) % 101) as f32 - 50.0
 }

@@ -43,7 +43,7 @@ impl Times {
 /// When a death has to be known everywhere, with short times.
 pub const KNOWN: Duration = SHORT.known();
 
-/// What goes well takes no longer.
+/// Longest time of anything that goes well.
 pub const LIMIT: Duration = Duration::from_secs(25);
 
 /// In place of the address of a switch.
@@ -92,7 +92,7 @@ impl Stage {
         Stage { switch, server, times, threads: 1, python, lab, switch_at, server_at }
     }
 
-    /// Where the server is, or was.
+    /// Address of the server, also after its end.
     pub fn server_at(&self) -> &str {
         &self.server_at
     }

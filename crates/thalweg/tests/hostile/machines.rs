@@ -22,11 +22,11 @@ const VALUES: usize = 4_000;
 const BATCH: u64 = 8;
 /// For how many hostile packets one trick is tried alone, now and then.
 const SPELL: u64 = 2_000;
-/// The most that may be on the way; honest windows are far smaller.
+/// The most packets that may be in flight; honest windows are far smaller.
 const QUEUED_MAX: usize = 4_096;
 /// Bytes by which windows and queues may grow.
 const HELD_BYTES_MAX: i64 = 8 << 20;
-/// No operation takes so many honest packets, whatever happens meanwhile.
+/// More honest packets than any operation takes, whatever happens meanwhile.
 const STEPS_MAX: u64 = 400_000;
 
 /// The honest job: one sum after the other.
@@ -142,7 +142,7 @@ fn come_to_rest(table: &mut Table, honest: &mut Honest) {
     while honest.operations == operations {
         honest.step(table);
     }
-    // Whoever has begun the next one is gone.
+    // Workers that have begun the next one are gone.
     table.workers.clear();
     let end = table.now + Span::from_ms(500);
     while table.now < end && table.step() {}

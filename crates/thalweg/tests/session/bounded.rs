@@ -28,7 +28,7 @@ pub fn reduce(session: &Session, how: Reduce, policy: Policy) -> Reduced<Vec<f32
     session.all_reduce(values, options).wait().expect("it ends")
 }
 
-/// Who is in every value, by what is said to be missing.
+/// The ranks that are in every value, one bit each, by what is reported missing.
 pub fn present(coverage: &Coverage) -> Vec<u32> {
     let mut present = vec![(1 << RANKS) - 1; VALUES];
     for part in coverage.missing().expect("it is reported") {
@@ -40,7 +40,7 @@ pub fn present(coverage: &Coverage) -> Vec<u32> {
     present
 }
 
-/// The bound holds for every rank, and what is said to be missing is what is missing.
+/// The bound holds for every rank, and what is reported missing is what is missing.
 pub fn check(reduced: &Reduced<Vec<f32>>, loss: f64) {
     for rank in 0..RANKS {
         let missed = reduced.coverage.missing_of(rank).expect("it is reported") as f64;

@@ -9,7 +9,7 @@ use thalweg::internal::{Event, Tap, listen};
 use thalweg::{Session, SessionConfig};
 use thalweg_wire::tag::Secret;
 
-/// What all daemons of a test share.
+/// Secret that all daemons of a test share.
 pub const SECRET: Secret = Secret([5; 16]);
 
 /// The daemons of a cluster on loopback.

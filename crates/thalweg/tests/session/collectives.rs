@@ -9,7 +9,7 @@ fn all_reduced<T: Value>(session: &Session, values: Vec<T>, how: Reduce) -> Vec<
     session.all_reduce(values, how).wait().expect("it ends").values
 }
 
-/// What a rank contributes: small integers, whose sums every type holds.
+/// Values that a rank contributes: small integers, whose sums every type holds.
 fn contribution(rank: u32, values: usize) -> Vec<f32> {
     (0..values).map(|at| value(rank, at)).collect()
 }

@@ -100,7 +100,7 @@ fn a_process_gets_the_ticket_of_its_rank_before_anything_else() {
     assert_eq!(hall.tickets(1), [ticket], "it is the same process");
 }
 
-/// Who may take a rank that another process has or had: in a job that gathers, in one that has begun, and in one that
+/// Takes a rank that another process has or had: in a job that gathers, in one that has begun, and in one that
 /// was forgotten, with the rank's ticket and without.
 #[test]
 fn a_rank_belongs_to_the_process_that_took_it() {

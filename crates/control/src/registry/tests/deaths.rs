@@ -23,7 +23,7 @@ fn fails_within(hall: &mut Hall, rank: u32, tenths: u64) -> Option<(u64, Failure
     None
 }
 
-/// How a rank goes, and when the job fails, in tenths of a second, where failure_after is 5 s.
+/// Ways in which a rank goes, and when the job fails, in tenths of a second, where failure_after is 5 s.
 #[test]
 fn only_a_closed_connection_or_a_silent_kernel_is_a_death() {
     type Case = (&'static str, fn(&mut Hall), Option<(u64, &'static str)>);

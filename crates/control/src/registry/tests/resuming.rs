@@ -46,7 +46,7 @@ fn a_registry_that_restarts_goes_on_with_the_same_job() {
     hall.attend(remembering(&hall, 2, "b", 5, 690)).unwrap();
     hall.look();
     assert_eq!(hall.welcomes(1)[0].ticket, ticket(job));
-    // Above all that anybody has heard of.
+    // Above all rounds that any rank knows.
     assert!(hall.sent_to(0).contains(&ToRank::Report { round: 6, seat: 0 }));
     hall.say(0, FromRank::Answer { round: 6, seat: 0, watermark: Some(700) });
     hall.say(2, FromRank::Answer { round: 6, seat: 1, watermark: Some(695) });
@@ -168,7 +168,7 @@ fn whoever_does_not_come_back_is_named() {
     let text = "ranks 0, 2, 3 did not come back since the server restarted 10.0 s ago";
     let culprits = vec![0, 2, 3];
     assert_eq!(hall.failure(1), Failure::new(FailureKind::Peer, text, culprits));
-    // Who comes late is told the same.
+    // A rank that comes late is sent the same.
     assert_eq!(hall.register(Some(ticket(hall.job))), Ok(hall.job));
     hall.attend(remembering(&hall, 0, "a", 1, 5)).unwrap();
     hall.look();

@@ -391,7 +391,7 @@ impl World {
                 Action::Close { link } => {
                     let mut clients = self.clients.iter_mut();
                     if let Some(client) = clients.find(|client| client.link == Some(link)) {
-                        // What was told before is still heard.
+                        // Messages that were sent before still arrive.
                         client.link = None;
                         client.outbound.clear();
                     }
