@@ -184,7 +184,10 @@ fn token(settings: &Settings) -> Option<Result<String, Failure>> {
 
 fn tls(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<(PathBuf, PathBuf)>, Failure> {
     match (cert, key) {
-        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        (Some(cert), Some(key)) => {
+            daemon::warn_of_exposure(&key);
+            Ok(Some((cert, key)))
+        }
         (None, None) => Ok(None),
         (Some(_), None) => Err(Failure::Usage("--tls-cert needs --tls-key as well".into())),
         (None, Some(_)) => Err(Failure::Usage("--tls-key needs --tls-cert as well".into())),

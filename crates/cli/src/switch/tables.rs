@@ -76,6 +76,7 @@ impl Tables {
         }
         let credentials = self.credentials(secrets)?;
         let tls = self.tls_cert.clone().zip(self.tls_key.clone());
+        self.tls_key.iter().for_each(|key| daemon::warn_of_exposure(key));
         let config = PacingConfig {
             bind,
             credentials,

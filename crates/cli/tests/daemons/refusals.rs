@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::process::{refusal, thalweg};
@@ -41,6 +42,19 @@ fn wrong_settings_are_explained_on_one_line() {
     server(&["--token-file", "no-such-token"], &["no-such-token"]);
     server(&["--job-memory", "1KB"], &["job-memory is 1000 bytes", "at least 1MiB"]);
     server(&["--memory", "0.5MiB"], &["memory is 524288 bytes"]);
+}
+
+// spec: E-04 machine
+#[test]
+fn a_private_key_that_others_can_read_is_warned_of() {
+    let key = file("exposed.key", "not a key");
+    let exposed = fs::Permissions::from_mode(0o644);
+    fs::set_permissions(&key, exposed).expect("the file is the test's own");
+    let name = key.to_str().expect("a name in UTF-8");
+    let arguments = ["server", "--bind", "127.0.0.1:0", "--tls-cert", "no.pem", "--tls-key", name];
+    let stderr = String::from_utf8(thalweg(&arguments).stderr).expect("UTF-8");
+    assert!(stderr.contains("warning: ") && stderr.contains("exposed.key"), "{stderr}");
+    fs::remove_file(key).expect("it is there");
 }
 
 #[test]
