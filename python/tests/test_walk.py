@@ -37,7 +37,7 @@ def _run(line: str, folder: pathlib.Path) -> str:
 
 
 def _lend_packages(environment: pathlib.Path) -> None:
-    """Makes the packages of the tests importable in an environment, all but the wheel's: torch need not be fetched again."""
+    """Makes the packages of the tests importable in an environment, except the wheel: torch is not fetched again."""
     [packages] = environment.glob("lib/python*/site-packages")
     lent = environment / "lent"
     lent.mkdir()
