@@ -56,12 +56,12 @@ fn run(seed: u64) -> Result<Coverage, String> {
         coverage.add_switch(program.stats());
     }
     for host in (0..plan.hosts()).map(NodeId) {
-        // Workers have paid for every result that they ask for, whatever gets lost: but not where what they send passes and no
-        // result does, for its length, and not a worker alone, whose questions are shorter than results (E-13).
+        // Workers have paid for every result that they ask for, whatever gets lost: but not where fragments fill long packets,
+        // since a question pays for less of a result then, and not a worker alone (E-13).
         let has_mates = plan.jobs.iter().all(|job| job.workers.len() > 1);
         let server = fabric.machine(host).server();
         let withheld = server.map_or(0, |server| server.stats().withheld);
-        if withheld > 0 && has_mates && plan.narrow_links.is_empty() {
+        if withheld > 0 && has_mates && !plan.probes_paths {
             return Err(format!("the server at {host:?} has withheld {withheld} results"));
         }
         coverage.add_host(fabric.machine(host), swarm.jobs());
