@@ -12,7 +12,7 @@ import time
 import torch
 import torch.distributed as dist
 from models import Gpt
-from texts import LENGTH, LETTERS, sums
+from texts import ALPHABET, LENGTH, sums
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -32,7 +32,7 @@ def main() -> None:
     rank, ranks = dist.get_rank(), dist.get_world_size()
 
     torch.manual_seed(0)
-    model = Gpt(len(LETTERS), LENGTH)
+    model = Gpt(len(ALPHABET), LENGTH)
     mesh = init_device_mesh("cpu", (ranks,))
     for block in model.blocks:
         fully_shard(block, mesh=mesh)

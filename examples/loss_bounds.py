@@ -54,7 +54,7 @@ def text_trainer(options: argparse.Namespace) -> Trainer:
         # The end of the text is the test: nothing of it was seen.
         first, last = lines[: len(lines) * 9 // 10], lines[len(lines) * 9 // 10 :][:1_000]
     else:
-        lines, letters = texts.sums(9_000, torch.Generator().manual_seed(1)), len(texts.LETTERS)
+        lines, letters = texts.sums(9_000, torch.Generator().manual_seed(1)), len(texts.ALPHABET)
         first, last = lines[:8_000], lines[8_000:]
     length = lines.shape[1] - 1
     data, test = ((part[:, :-1], part[:, 1:]) for part in (first, last))
