@@ -164,12 +164,16 @@ impl Standing {
 }
 
 impl Job {
-    /// Takes the watermark of a query: sums that lack somebody do not carry the job watermark.
+    /// Takes the watermark of a query, where sums do not carry that of the job: those that lack somebody do not, and after a
+    /// restart all results of a window may be there. Then every worker asks for a fragment beyond the window.
     pub(super) fn hear_watermark(&mut self, query: &Query) {
+        let sequence = query.identity.sequence;
         let is_current = query.identity.epoch == self.setup.epoch && query.server == self.me;
-        if self.loss_budget.watermarks.is_empty() || !is_current {
+        let is_beyond = sequence >= self.job_watermark.saturating_add(self.window);
+        if !is_current || (self.loss_budget.watermarks.is_empty() && !is_beyond) {
             return;
         }
+        self.know_watermarks();
         if let Some(rank) = self.setup.tree(query.identity.sequence).worker_at(&query.branch) {
             self.loss_budget.hear(rank, query.watermark());
             self.advance(self.loss_budget.least_watermark());
@@ -220,11 +224,17 @@ impl Job {
         true
     }
 
+    /// Knows the watermark of each worker from now on.
+    fn know_watermarks(&mut self) {
+        if self.loss_budget.watermarks.is_empty() {
+            let workers = self.setup.trees[0].workers() as usize;
+            self.loss_budget.watermarks = vec![self.setup.resume_from; workers];
+        }
+    }
+
     /// A worker that is in a sum has everything below its watermark.
     fn hear_contributors(&mut self, missing: &[u32], watermark: u64, workers: u32) {
-        if self.loss_budget.watermarks.is_empty() {
-            self.loss_budget.watermarks = vec![self.setup.resume_from; workers as usize];
-        }
+        self.know_watermarks();
         for rank in (0..workers).filter(|rank| !missing.contains(rank)) {
             self.loss_budget.hear(rank, watermark);
         }

@@ -83,6 +83,25 @@ fn each_server_completes_the_fragments_of_its_own_tree() {
     assert_eq!(bench.server.stats_of(JOB), None, "the server has no tree of it");
 }
 
+/// After a restart the results of a whole window may be there, so that no sum says how far the job is. Then all workers ask for
+/// fragments beyond the window.
+// spec: A-41 machine
+#[test]
+fn workers_that_all_ask_beyond_the_window_say_how_far_the_job_is() {
+    let mut bench = Bench::new(setup(&racks()));
+    // Twice the span, and one for the only tree.
+    let beyond =
+        |bench: &Bench, rank| Query { watermark_distance: 0, ..bench.query(rank, 17, false) };
+    for rank in 1..6 {
+        bench.ask(beyond(&bench, rank));
+    }
+    assert_eq!(bench.stats().beyond, 5, "one of them may still need what is below");
+    bench.ask(beyond(&bench, 0));
+    assert_eq!(bench.stats().beyond, 5);
+    bench.give_all(17, &fixed(&[1]));
+    assert_eq!(bench.stats().completed, 1);
+}
+
 #[test]
 fn fragments_below_the_job_watermark_are_forgotten_and_those_beyond_the_span_dropped() {
     let mut bench = Bench::new(setup(&racks()));
