@@ -55,7 +55,8 @@ impl Links {
                 format!(
                     "{same}, each worker on a host with a link of {}: network namespaces of this machine. By a \
                      ring or by parameter servers (server) every link carries {share:.1} times the gradient \
-                     in each direction, through the switch once.",
+                     in each direction, through the switch once. After a pause a link sends a burst at once: \
+                     goodput can be a little above its rate.",
                     format_rate_bps(rate.as_bps() as f64)
                 )
             }
