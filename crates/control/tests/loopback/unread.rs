@@ -181,16 +181,22 @@ async fn attend_blindly(
         0 => gathered(address, &name, ranks).await,
         _ => succeed(address, &name, attack).await,
     }
+    for (rank, sender) in (first_blind..).zip(&senders) {
+        tokio::spawn(answer_all(rank, threads, sender.clone()));
+    }
+    senders
+}
+
+/// Answers in all trees, and reports stalls. A connection that reads nothing may give no room for the rest, for ever.
+async fn answer_all(rank: u32, threads: u32, sender: Sender<v1::FromRank>) {
     for tree in 0..threads {
-        for (rank, sender) in (first_blind..).zip(&senders) {
-            let answer = v1::Answer { round: 1, seat: rank, ..Default::default() };
-            for message in [v1::from_rank::Message::Answer(answer), stall(4_096)] {
-                // The stream may have been closed.
-                let _ = sender.send(v1::FromRank { tree, message: Some(message) }).await;
+        let answer = v1::Answer { round: 1, seat: rank, ..Default::default() };
+        for message in [v1::from_rank::Message::Answer(answer), stall(4_096)] {
+            if sender.send(v1::FromRank { tree, message: Some(message) }).await.is_err() {
+                return;
             }
         }
     }
-    senders
 }
 
 /// Rank 0 comes as one process after the other, each with the ticket of the one before.
